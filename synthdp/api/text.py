@@ -226,8 +226,12 @@ class Rows:
             for cells in columns
         ]
         gaps = GAP * (len(columns) - 1)
-        if sum(least) + gaps > width:
-            return "\n".join(map(self._paragraph, self.rows))
+        if sum(least) + gaps > width:  # each row's first cell, and below it the others by name
+            lines = list[str]()
+            for first, *rest in self.rows:
+                named = zip(self.header[1:], rest, strict=True)
+                lines += [first, *(f"    {name} {cell}".rstrip() for name, cell in named if cell)]
+            return "\n".join(lines)
         widths = shared(least, natural, width - gaps)
         made = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, show_header=any(self.header))
         for i, name in enumerate(self.header):
@@ -236,10 +240,6 @@ class Rows:
         for row in self.rows:
             made.add_row(*row)
         return made
-
-    def _paragraph(self, row: Sequence[str]) -> str:
-        named = zip(self.header[1:], row[1:], strict=True)
-        return "\n".join([row[0], *(f"    {name} {cell}".rstrip() for name, cell in named if cell)])
 
 
 def shared(least: Sequence[int], natural: Sequence[int], width: int) -> list[int]:

@@ -340,13 +340,15 @@ def _saved(bundle: Path, folder: Path, columns: Mapping[str, Column]) -> Path:
     outputs = [(name, _type(column), not column.missing) for name, column in columns.items()]
     lists = (ColSpec(Array(DataType.string), name, required=False) for name in ("given", "do"))
     asked = Schema([ColSpec("long", "rows"), *lists])
+    needed = (Requirement(line) for line in metadata.requires("synthdp") or ())
+    names = [r.name for r in needed if r.marker is None or r.marker.evaluate({"extra": ""})]
     save_model(
         model,
         python_model=str(CODE),
         artifacts={"bundle": str(part)},
         signature=ModelSignature(inputs=asked, outputs=_schema(outputs)),
         code_paths=[str(_packed(folder))],
-        pip_requirements=_requirements(),
+        pip_requirements=[f"{name}=={metadata.version(name)}" for name in (*names, "mlflow")],
     )
     return model
 
@@ -361,13 +363,6 @@ def _packed(folder: Path) -> Path:
             for file in sorted(root.rglob("*.py")):
                 archive.write(file, file.relative_to(root.parent))
     return folder / ARCHIVE
-
-
-def _requirements() -> list[str]:
-    """What synthdp needs to draw rows, in the versions that are installed here."""
-    needed = (Requirement(line) for line in metadata.requires("synthdp") or ())
-    names = [r.name for r in needed if r.marker is None or r.marker.evaluate({"extra": ""})]
-    return [f"{name}=={metadata.version(name)}" for name in (*names, "mlflow")]
 
 
 def _schema(columns: Sequence[tuple[str, str, bool]]) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 from synthdp.bundle.certificate import (
     FORMAT,
+    GROUP_SIZES,
     Certificate,
     amended_of,
     certify,
@@ -37,7 +38,6 @@ from synthdp.verify.reader import (
     PlanLimits,
     Reader,
     event_problems,
-    group_problems,
     wrong,
 )
 from synthdp.verify.rewritten import score_problems
@@ -161,8 +161,10 @@ def _check_certificate(reader: Reader) -> Iterator[str]:
         yield f"{name}: format must be {FORMAT}; another one needs another version of synthdp"
         return
     reader.certificate = stated = Certificate.model_validate(raw)
-    planned = [p.event for p in stated.planned]
-    excess = [*group_problems(stated.groups), *event_problems(planned, PlanLimits.of(spec))]
+    planned, sizes = [p.event for p in stated.planned], [g.size for g in stated.groups]
+    once = f"bounds for groups are computed once each, for {', '.join(map(str, GROUP_SIZES))}"
+    excess = [] if len(set(sizes)) == len(sizes) and {*sizes} <= {*GROUP_SIZES} else [once]
+    excess += event_problems(planned, PlanLimits.of(spec))
     excess = excess or list(_too_much(stated.planned, spec))
     if not excess and not reader.entries:
         excess = ["its charges are not those of a ledger that can be composed"]
@@ -290,7 +292,11 @@ def _group_bound(planned: Sequence[Spend], size: int, spec: ReleaseSpec) -> floa
 def _receipt_problems(stated: Certificate, reader: Reader, spec: ReleaseSpec) -> Iterator[str]:
     """Each file that came out of rows names the charges that paid for it."""
     needed = {CSV_NAME, PARQUET_NAME, "marginals.json", DATACARD, *MODEL_FILES, REPORT}
-    if _graph_from_rows(reader, spec):
+    from_rows = spec.graph.mode in ("validate", "predict")
+    if spec.graph.mode == "learn":  # the spec alone may give it
+        without_rows = CausalGraph.from_spec(spec.graph, tuple(spec.modelled))
+        from_rows = CausalGraph.from_json(reader.json("graph.json")) != without_rows
+    if from_rows:
         needed |= {"graph.json", "graph.svg"}
     if spec.evaluation.dp_scores:
         needed |= {*SCORED_FILES}
@@ -307,14 +313,6 @@ def _receipt_problems(stated: Certificate, reader: Reader, spec: ReleaseSpec) ->
             (file not in known, f"{name}: {file!r} is not a file of a bundle"),
             (bool(receipts - charges), unpaid),
         )
-
-
-def _graph_from_rows(reader: Reader, spec: ReleaseSpec) -> bool:
-    """Whether rows had an influence on the graph: the spec alone does not give it."""
-    if spec.graph.mode != "learn":
-        return spec.graph.mode in ("validate", "predict")
-    without_rows = CausalGraph.from_spec(spec.graph, tuple(spec.modelled))
-    return CausalGraph.from_json(reader.json("graph.json")) != without_rows
 
 
 def _same(stated: Any, true: Any, *, or_above: bool = False) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from synthdp.bundle.certificate import GROUP_SIZES, Certificate, Group
+from synthdp.bundle.certificate import Certificate
 from synthdp.bundle.content import Bundle
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
@@ -165,10 +165,3 @@ def event_problems(events: Sequence[Mapping[str, Any]], limits: PlanLimits) -> I
         (loss > limits.loss, f"its charges spend far more than the spec allows ({told})"),
         (count > 400, f"its charges are of {count} events, more than any release makes"),
     )
-
-
-def group_problems(groups: Sequence[Group]) -> Iterator[str]:
-    """Why `groups` are not bounded."""
-    sizes = [g.size for g in groups]
-    if len(set(sizes)) < len(sizes) or not set(sizes) <= {*GROUP_SIZES}:
-        yield f"bounds for groups are computed once each, for {', '.join(map(str, GROUP_SIZES))}"

@@ -32,7 +32,7 @@ from synthdp.evaluate.dp_scores import dp_scores_of, headline
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery.measuring import MAX_CELLS
 from synthdp.graph.implications import MAX_TABLES, Implication, claimed
-from synthdp.graph.knowledge import Knowledge, Pair
+from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.predict import prediction_order
 from synthdp.graph.validation import STATUSES
 from synthdp.inference.estimands import estimands_json, stated_sums
@@ -43,7 +43,7 @@ from synthdp.privacy.mechanisms.marginals import sampler_for
 from synthdp.privacy.mechanisms.scores import ScoreBudget, Scored, compared
 from synthdp.privacy.mechanisms.sums import GRID, SQUARE, NoisyProducts, Sums
 from synthdp.privacy.plan import SCORES, estimand_purpose
-from synthdp.spec.model import Gate, Graph, ReleaseSpec
+from synthdp.spec.model import Gate, ReleaseSpec
 from synthdp.verify.reader import Check, Reader, wrong
 
 
@@ -262,22 +262,17 @@ def _validation_problems(stated: Any, graph: CausalGraph, reader: Reader) -> Ite
     statuses = [(f["kind"], f["status"]) for f in stated["findings"]]
     counts = {kind: {s: statuses.count((kind, s)) for s in STATUSES} for kind in CLAIM_KINDS}
     refuted = settings.on_refuted == "fail" and any(s == "refuted" for _, s in statuses)
-    marks = {e.pair: e.provenance for e in graph.edges} != _marked_arrows(stated, given, settings)
+    found = {(f["x"], f["y"]): f["status"] for f in stated["findings"] if f["kind"] == "arrow"}
+    arrows = {pair: found.get(pair, "given") for pair in given.directed}
+    if settings.on_refuted == "drop":
+        arrows = {pair: status for pair, status in arrows.items() if status != "refuted"}
+    marks = {e.pair: e.provenance for e in graph.edges} != arrows
     name, withheld = "graph.json: validation", "which the spec says withholds the bundle"
     yield from wrong(
         (stated["counts"] != counts, f"{name}: its counts are not those of its findings"),
         (refuted, f"{name}: a claim is refuted, {withheld}"),
         (marks, "graph.json: its arrows are not marked as its validation found them"),
     )
-
-
-def _marked_arrows(stated: Any, given: CausalGraph, settings: Graph) -> dict[Pair, str]:
-    """The arrows that the graph must have after its validation, with their provenance."""
-    arrows = {(f["x"], f["y"]): f["status"] for f in stated["findings"] if f["kind"] == "arrow"}
-    marked = {pair: arrows.get(pair, "given") for pair in given.directed}
-    if settings.on_refuted != "drop":
-        return marked
-    return {pair: status for pair, status in marked.items() if status != "refuted"}
 
 
 # --- scores ---

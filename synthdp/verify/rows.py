@@ -109,7 +109,10 @@ def _drawn(
     codes = constraints.draw(
         lambda n: law.drawn(synthesizer.sample(n, rng=rng, threads=1), rng=rng), count, rng=rng
     )
-    strata = _strata(reader, tables, domain)
+    strata: list[Strata] = []
+    if spec.sampling.rake and spec.sampling.balance and reader.holds(ESTIMANDS):
+        sums = stated_sums(reader.json(ESTIMANDS), spec, domain)
+        strata = strata_to_follow(spec, domain, sums, noisy_total(tables).rows)
     placed = [one.placed(codes, rng) for one in strata]
     codes = law.groups.of(codes)
     if not spec.sampling.rake:
@@ -119,14 +122,6 @@ def _drawn(
     heard = pairs_to_follow(tables, domain, smooth=smooth) if spec.sampling.balance else []
     measured = {(min(m.columns), max(m.columns)): m for m in heard}
     return measured, _Drawn(codes, weights / weights.sum())
-
-
-def _strata(reader: Reader, tables: Sequence[NoisyTable], domain: Domain) -> list[Strata]:
-    spec = reader.spec
-    if not (spec.sampling.rake and spec.sampling.balance and reader.holds(ESTIMANDS)):
-        return []
-    sums = stated_sums(reader.json(ESTIMANDS), spec, domain)
-    return strata_to_follow(spec, domain, sums, noisy_total(tables).rows)
 
 
 def _shares(codes: Codes, weights: Floats, pair: tuple[int, int], sizes: Sequence[int]) -> Floats:
