@@ -121,7 +121,7 @@ def cell(
         settings = Graph(mode="learn", algorithm=algorithm)
         rehearsal, spent = Rehearsal(codes, domain, plan), plan.epsilon_spent
         started = time.process_time()
-        result = algorithm_named(algorithm).search(rehearsal, settings, domain)
+        result = algorithm_named(algorithm).search(rehearsal, settings, domain, None)
         found = result if isinstance(result, CausalGraph) else result.value
     cpu = time.process_time() - started
     truth = net.graph().cpdag()

@@ -127,7 +127,7 @@ def search(private: Any, net: BayesianNetwork, rows: int, folder: Path) -> dict[
         journal=journal,
     )
     started = time.perf_counter(), time.process_time()
-    algorithm_named("measured_pc").search(session, settings, domain)
+    algorithm_named("measured_pc").search(session, settings, domain, None)
     return {
         "search_s": time.perf_counter() - started[0],
         "search_cpu_s": time.process_time() - started[1],
@@ -151,7 +151,7 @@ def of_columns(columns: int) -> dict[str, Any]:
     )
     rehearsal = Rehearsal(net.sample(ROWS_OF_COLUMNS, rng=rng), domain, plan)
     started = time.perf_counter(), time.process_time()
-    found: Any = algorithm_named("measured_pc").search(rehearsal, settings, domain)
+    found: Any = algorithm_named("measured_pc").search(rehearsal, settings, domain, None)
     figures = {
         "search_s": time.perf_counter() - started[0],
         "search_cpu_s": time.process_time() - started[1],

@@ -249,7 +249,7 @@ def private_links(frame: pd.DataFrame, domain: Domain, epsilon: float) -> frozen
         RCIT_PC.spends(settings, domain, float(len(frame))), epsilon=epsilon, delta=DELTA
     )
     found = RCIT_PC.search(
-        Rehearsal(encode(domain, frame)[0], domain, plan, frame=frame), settings, domain
+        Rehearsal(encode(domain, frame)[0], domain, plan, frame=frame), settings, domain, None
     )
     graph = found.value if isinstance(found, Released) else found
     return frozenset(frozenset(p) for p in (*graph.directed, *graph.undirected))

@@ -71,7 +71,7 @@ def searched(domain: Domain, codes: Codes, epsilon: float) -> tuple[CausalGraph,
     rehearsal = Rehearsal(codes, domain, make_search_plan(spends, epsilon=epsilon, delta=DELTA))
     started = time.process_time()
     with mock.patch.object(modules[measured_pc.__module__], "pc_skeleton", recorded):
-        found = own.search(rehearsal, settings, domain)
+        found = own.search(rehearsal, settings, domain, None)
     seconds = time.process_time() - started
     graph = found if isinstance(found, CausalGraph) else found.value
     tests = kept[0].evidence.items()

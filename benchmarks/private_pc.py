@@ -40,5 +40,5 @@ def run(
     plan = make_search_plan(
         own.spends(settings, ordered, len(codes)), epsilon=epsilon, delta=delta, adjacency=adjacency
     )
-    found = own.search(Rehearsal(codes, ordered, plan), settings, ordered)
+    found = own.search(Rehearsal(codes, ordered, plan), settings, ordered, None)
     return found if isinstance(found, CausalGraph) else found.value

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from synthdp.api import audit_release as audit_release
     from synthdp.api import resume as resume
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "BudgetPlan",
     "Bundle",

@@ -16,21 +16,24 @@ from typing import Any, ClassVar, Protocol
 
 
 class SynthdpError(Exception):
-    """Base of all errors that a user can mend. `hint` says what to do next."""
+    """Base of all errors that a user can mend. `hint` says what to do next.
+
+    An error of several problems has them in `listed`, as plain JSON, below its `head`.
+    """
 
     exit_code: ClassVar[int] = 1
+    listed: Sequence[Mapping[str, Any]] = ()
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
+    def __init__(self, message: str, *, hint: str | None = None, head: str | None = None) -> None:
         super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message, self.hint, self.head = message, hint, head or message
 
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\n  hint: {self.hint}"
 
     def to_json(self) -> dict[str, Any]:
         """What the text says and nothing else, for programs; `problems` has one entry or more."""
-        return error_json(self.message, hint=self.hint, exit_code=self.exit_code)
+        return error_json(self.head, hint=self.hint, exit_code=self.exit_code, problems=self.listed)
 
 
 BUDGET = "budget: "
@@ -80,14 +83,8 @@ class SpecProblem:
 
     def to_json(self) -> dict[str, Any]:
         """The same, for programs."""
-        return {
-            "file": self.path,
-            "line": self.line,
-            "column": self.column,
-            "where": self.field,
-            "message": self.message,
-            "hint": self.hint,
-        }
+        place = {"file": self.path, "line": self.line, "column": self.column}
+        return place | {"where": self.field, "message": self.message, "hint": self.hint}
 
 
 class SpecError(SynthdpError):
@@ -99,14 +96,9 @@ class SpecError(SynthdpError):
         self.problems = sorted(problems, key=lambda p: (p.path, p.line, p.column, p.field))
         count = len(self.problems)
         where = "the options" if all(p.path.startswith("--") for p in problems) else "the spec"
-        self.head = f"{count} mistake{'s' if count != 1 else ''} in {where}"
-        super().__init__("\n".join([self.head, *(f"  {p}" for p in self.problems)]))
-
-    def to_json(self) -> dict[str, Any]:
-        """As for any error; each problem has its place, its field (`where`), message and hint."""
-        return error_json(
-            self.head, exit_code=self.exit_code, problems=[p.to_json() for p in self.problems]
-        )
+        head = f"{count} mistake{'s' if count != 1 else ''} in {where}"
+        self.listed = [p.to_json() for p in self.problems]
+        super().__init__("\n".join([head, *(f"  {p}" for p in self.problems)]), head=head)
 
 
 class BudgetError(SynthdpError):
@@ -157,17 +149,9 @@ class VerifyError(SynthdpError):
     def __init__(
         self, message: str, *, hint: str | None = None, problems: Sequence[str] = ()
     ) -> None:
-        self.head, self.problems = message, tuple(problems)
-        super().__init__("\n".join([message, *(f"  {p}" for p in problems)]), hint=hint)
-
-    def to_json(self) -> dict[str, Any]:
-        """As of any error; each problem has a message, which begins with the file in the bundle."""
-        return error_json(
-            self.head,
-            hint=self.hint,
-            exit_code=self.exit_code,
-            problems=[{"message": p} for p in self.problems],
-        )
+        self.problems, self.listed = tuple(problems), [{"message": p} for p in problems]
+        text = "\n".join([message, *(f"  {p}" for p in problems)])
+        super().__init__(text, hint=hint, head=message)
 
 
 class OutputError(SynthdpError):
@@ -177,6 +161,19 @@ class OutputError(SynthdpError):
     """
 
     exit_code = 2
+
+
+@contextmanager
+def disk_errors(what: str, *, hint: str) -> Iterator[None]:
+    """Turn what the disk refuses inside into an error that says `what` failed, and why.
+
+    Raises:
+        OutputError: an `OSError` was raised inside.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"{what}: {error.strerror}", hint=hint) from None
 
 
 RELEASE_PACKAGES = ("torch", "opacus", "opendp", "mlflow", "sklearn", "joblib")
@@ -254,17 +251,9 @@ class QueryError(SynthdpError):
             f"  character {p.at}: {p.message}" + (f"\n    hint: {p.hint}" if p.hint else "")
             for p in problems
         ]
-        super().__init__("\n".join([f"this question cannot be answered: {text!r}", *lines]))
-
-    def to_json(self) -> dict[str, Any]:
-        """As of any error; each problem has its character (`column`), message and hint."""
-        return error_json(
-            f"this question cannot be answered: {self.text!r}",
-            exit_code=self.exit_code,
-            problems=[
-                {"column": p.at, "message": p.message, "hint": p.hint} for p in self.problems
-            ],
-        )
+        head = f"this question cannot be answered: {text!r}"
+        self.listed = [{"column": p.at, "message": p.message, "hint": p.hint} for p in problems]
+        super().__init__("\n".join([head, *lines]), head=head)
 
 
 class BoundaryError(SynthdpError):
@@ -291,8 +280,6 @@ _UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
 # --- threads ---
-#
-# How many threads the libraries of numbers take.
 
 
 def one_thread() -> AbstractContextManager[object]:

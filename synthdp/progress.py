@@ -1,6 +1,9 @@
-"""Progress for people: stages that start, advance and end.
+"""Progress for people: stages that start, advance and end, shown where `shown_on` says so.
 
 It shows names and public counts, never figures from rows.
+
+>>> with stage("read"):  # nobody listens
+...     advance(1, 2)
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 _T = TypeVar("_T")
@@ -22,23 +26,6 @@ class Advance(Protocol):
 
 def unheard(done: int, total: int, what: str = "", /) -> None:
     """An `Advance` that does nothing."""
-
-
-class Steps:
-    """Counts the steps of a stage as they begin; `total` is how many there are at most."""
-
-    def __init__(self, total: int, progress: Advance = unheard) -> None:
-        self._total, self._progress, self._begun = total, progress, 0
-
-    def begin(self, what: str) -> None:
-        """The step before has ended, and `what` begins."""
-        self._progress(self._begun, max(self._total, self._begun + 1), what)
-        self._begun += 1
-
-    def run(self, what: str, work: Callable[[], _T]) -> _T:
-        """The result of `work`, a step by this name."""
-        self.begin(what)
-        return work()
 
 
 class Display(Protocol):
@@ -61,71 +48,85 @@ class Display(Protocol):
         ...
 
 
-class Reporter:
-    """Times stages and passes their progress on to a display, if there is one."""
+@dataclass(frozen=True)
+class _Shown:
+    """What runs now: its display, if there is one, and the wall time of its stages so far."""
 
-    def __init__(self, display: Display | None = None) -> None:
-        self._display = display
-        self.seconds: dict[str, float] = {}
-
-    @contextmanager
-    def stage(self, title: str) -> Iterator[Advance]:
-        """One stage of a run; its wall time is added up in `seconds`."""
-        started = time.perf_counter()
-        heard = _advance.set(self._display.start(title) if self._display else unheard)
-        try:
-            yield _advance.get()
-        finally:
-            _advance.reset(heard)
-            seconds = time.perf_counter() - started
-            self.seconds[title] = self.seconds.get(title, 0.0) + seconds
-            if self._display:
-                self._display.finish(title, seconds)
-
-    def tell(self, text: str) -> None:
-        """Say what is done, before something long begins."""
-        if self._display:
-            self._display.tell(text)
-
-    def warn(self, texts: Sequence[str]) -> None:
-        """Show what the steward should know before the run goes on."""
-        if self._display:
-            for text in texts:
-                self._display.warn(text)
+    display: Display | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
 
 
-# --- progress of what runs now ---
-
-_reporter: ContextVar[Reporter | None] = ContextVar("reporter", default=None)
+_shown: ContextVar[_Shown | None] = ContextVar("shown", default=None)
 _advance: ContextVar[Advance] = ContextVar("advance", default=unheard)
 
 
-@contextmanager
-def shown_on(display: Display) -> Iterator[None]:
-    """Inside, `stage` and `advance` of this thread are shown on `display`.
+def _now() -> _Shown:
+    return _shown.get() or _Shown()
 
-    >>> with stage("read"):  # nobody listens
-    ...     advance(1, 2)
+
+@contextmanager
+def shown_on(display: Display | None = None) -> Iterator[None]:
+    """Inside, this thread's progress is shown on `display`; without one, where it was shown before.
+
+    The times of stages are counted anew (`seconds`).
     """
-    token = _reporter.set(Reporter(display))
+    token = _shown.set(_Shown(display or _now().display))
     try:
         yield
     finally:
-        _reporter.reset(token)
-
-
-def current() -> Reporter:
-    """Return the reporter of the command that runs; where there is none, one that shows nothing."""
-    return _reporter.get() or Reporter()
+        _shown.reset(token)
 
 
 @contextmanager
 def stage(title: str) -> Iterator[Advance]:
-    """One stage of what runs, shown where `shown_on` says so."""
-    with current().stage(title) as told:
-        yield told
+    """Begin a stage of what runs, and end it."""
+    started, shown = time.perf_counter(), _now()
+    heard = _advance.set(shown.display.start(title) if shown.display else unheard)
+    try:
+        yield _advance.get()
+    finally:
+        _advance.reset(heard)
+        took = time.perf_counter() - started
+        shown.seconds[title] = shown.seconds.get(title, 0.0) + took
+        if shown.display:
+            shown.display.finish(title, took)
 
 
 def advance(done: int, total: int, what: str = "", /) -> None:
     """Say how far the innermost stage is, if one runs."""
     _advance.get()(done, total, what)
+
+
+def seconds() -> dict[str, float]:
+    """Return the wall time of each stage that has ended inside `shown_on`, by its title."""
+    return dict(_now().seconds)
+
+
+def tell(text: str) -> None:
+    """Say what is done, before something long begins."""
+    if display := _now().display:
+        display.tell(text)
+
+
+def warn(texts: Sequence[str]) -> None:
+    """Show what the steward should know before what runs goes on."""
+    if display := _now().display:
+        for text in texts:
+            display.warn(text)
+
+
+class Steps:
+    """Counts the steps of a stage as they begin; `total` is how many there are at most."""
+
+    def __init__(self, total: int, progress: Advance = advance) -> None:
+        self._total, self._progress, self._begun = total, progress, 0
+
+    def begin(self, what: str) -> None:
+        """The step before has ended, and `what` begins."""
+        self._progress(self._begun, max(self._total, self._begun + 1), what)
+        self._begun += 1
+
+    def run(self, what: str, work: Callable[[], _T]) -> _T:
+        """The result of `work`, a step by this name."""
+        self.begin(what)
+        return work()

@@ -44,7 +44,7 @@ TABLE_READERS = {
     "synthdp/verify/content.py",
     "synthdp/verify/rewritten.py",
     "synthdp/bundle/table_files.py",
-    "synthdp/bundle/report_page.py",
+    "synthdp/bundle/content.py",
     "synthdp/inference/model_only.py",
     "synthdp/release/job.py",
     "synthdp/verify/diff.py",

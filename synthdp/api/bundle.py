@@ -359,13 +359,14 @@ class Bundle:
         )
 
     def _repr_html_(self) -> str:
-        from synthdp.bundle.report_page import public_content
+        from synthdp.bundle.content import Bundle as Stated
+        from synthdp.bundle.derived import public_content
         from synthdp.report.public.content import measured
         from synthdp.report.public.page import public_cards, public_uses
         from synthdp.report.sections import ReportTable
 
         names = (SPEC, CERTIFICATE, PROFILE, GRAPH, MARGINALS, TABLE)
-        content = self._read(names, lambda: public_content(self.path))
+        content = self._read(names, lambda: public_content(Stated.stated(self.path)))
         facts = content.facts
         shown = list(measured(content.domain, content.codes, content.tables))
         purposes = ReportTable(
@@ -417,7 +418,7 @@ def cards_html(
     >>> "A &lt;title&gt;" in html
     True
     """
-    from synthdp.report.sections import template
+    from synthdp.report.prose import template
 
     picture = None if svg is None else base64.b64encode(svg.encode()).decode()
     page = template("notebook.html.j2")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from synthdp.api.bundle import Bundle, cards_html
 from synthdp.errors import extra_named
-from synthdp.progress import current, stage
+from synthdp.progress import stage
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -151,13 +151,13 @@ class Spec:
             from synthdp.release.what_if import what_if as at_epsilons
 
             epsilons = [float(epsilon) for epsilon in what_if]
-            with stage("what if") as progress:
-                facts |= {"what_if": at_epsilons(self.text, epsilons, progress=progress)}
+            with stage("what if"):
+                facts |= {"what_if": at_epsilons(self.text, epsilons)}
         if rehearse:
             from synthdp.release.rehearse import rehearse as on_simulated_rows
 
-            with stage("rehearse") as progress:
-                facts |= {"rehearsal": on_simulated_rows(spec, progress=progress)}
+            with stage("rehearse"):
+                facts |= {"rehearsal": on_simulated_rows(spec)}
         return BudgetPlan.of_facts(facts), balance
 
     @extra_named()
@@ -228,23 +228,12 @@ class Spec:
         'dataframe'
         """
         spec = self if df is None else self.of_dataframe()
-        target = (
-            Path("releases") / spec.content.dataset.id if out is None else Path(out)
-        ).absolute()
+        target = Path("releases") / spec.content.dataset.id if out is None else Path(out)
         from synthdp.release.run import release
 
         # Both paths are absolute: the working folder may change while the run lasts.
-        return Release.of_outcome(
-            release(
-                spec.path,
-                text=spec.text,
-                out=target,
-                force=force,
-                attack=attack,
-                reporter=current(),
-                **_sealed(df),
-            )
-        )
+        given = {"text": spec.text, "out": target.absolute(), **_sealed(df)}
+        return Release.of_outcome(release(spec.path, force=force, attack=attack, **given))
 
     def of_dataframe(self) -> Spec:
         """The same spec with rows that are given from Python."""
@@ -407,28 +396,17 @@ class BudgetPlan:
         facts, ledger, expected = self.facts, self.ledger, self.facts["expected"]
         cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}"
         allowed = f"of {self.epsilon_allowed:g} allowed, at delta {self.delta:g}"
-        told = (
-            (
-                "Guarantee",
-                f"epsilon {self.epsilon:.4f}",
-                f"{allowed}; {facts['adjacency']} neighbours",
-            ),
-            (
-                "Ledger",
-                f"{ledger['spent_after']:g} after this release",
-                f"{ledger['spent_before']:g} before, {cap}",
-            ),
-            (
-                "Expected cost",
-                f"{expected['cpu_seconds']:g} CPU seconds",
-                f"and {expected['memory_mb']} MB, for measuring, fitting and sampling",
-            ),
-            (
-                "Expected quality",
-                f"TV1 about {facts['quality']['tv1']:.2g}",
-                "mean total variation of single columns, by public facts and the planned noise",
-            ),
-        )
+        seconds, tv1 = f"{expected['cpu_seconds']:g} CPU seconds", f"{facts['quality']['tv1']:.2g}"
+        cost = f"and {expected['memory_mb']} MB, for measuring, fitting and sampling"
+        quality = "mean total variation of single columns, by public facts and the planned noise"
+        after, before = (f"{ledger[when]:g}" for when in ("spent_after", "spent_before"))
+        neighbours = f"{allowed}; {facts['adjacency']} neighbours"
+        cards = [
+            Verdict("Guarantee", f"epsilon {self.epsilon:.4f}", neighbours),
+            Verdict("Ledger", f"{after} after this release", f"{before} before, {cap}"),
+            Verdict("Expected cost", seconds, cost),
+            Verdict("Expected quality", f"TV1 about {tv1}", quality),
+        ]
         rows = [
             (s["purpose"], f"{s['epsilon_alone']:.3f}", s["mechanism"], ", ".join(s["serves"]))
             for s in facts["spends"]
@@ -440,7 +418,7 @@ class BudgetPlan:
 
             head, figures = figures_table(facts["what_if"])
             tables.append(ReportTable("At other budgets", tuple(head), tuple(map(tuple, figures))))
-        cards, notes = [Verdict(*card) for card in told], (*facts.get("notes", ()), *self.warnings)
+        notes = (*facts.get("notes", ()), *self.warnings)
         return cards_html(f"Plan for {self.dataset}", cards, tables=tables, notes=notes)
 
 
@@ -561,9 +539,7 @@ def resume(
     from synthdp.release.run import resume as resume_run
 
     spec_path, folder = None if spec is None else Path(spec), Path(out).absolute()
-    return Release.of_outcome(
-        resume_run(folder, spec_path=spec_path, attack=attack, reporter=current(), **_sealed(df))
-    )
+    return Release.of_outcome(resume_run(folder, spec_path=spec_path, attack=attack, **_sealed(df)))
 
 
 @extra_named()
@@ -589,7 +565,7 @@ def attack(out: str | Path, df: pd.DataFrame | None = None) -> Release:
     """
     from synthdp.release.run import run_attack
 
-    return Release.of_outcome(run_attack(Path(out).absolute(), reporter=current(), **_sealed(df)))
+    return Release.of_outcome(run_attack(Path(out).absolute(), **_sealed(df)))
 
 
 def _sealed(df: pd.DataFrame | None) -> dict[str, Any]:

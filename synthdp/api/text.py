@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.table import Table
 
-from synthdp.spec.load.wording import many, up
+from synthdp.report.prose import say_of_plan
 
 if TYPE_CHECKING:
     from synthdp.bundle.audit_record import AuditRecord
@@ -23,79 +23,60 @@ if TYPE_CHECKING:
 
 
 MAX_LINKS = 20
-MAX_TERMS = 8  # coefficients of a regression
-UNBROKEN = 1_000_000  # characters of a line that is not for a terminal: it is never broken
 PUBLIC_QUALITY = {
     "tv1_noisy": "single columns {:.2g} from the noisy counts (total variation)",
     "tv1_dp": "{:.2g} from the real ones, measured under privacy",
     "tv2_dp": "pairs of columns {:.2g} from the real ones, measured under privacy",
     "tstr_accuracy_dp": "models are right on {:.0%} of real rows, measured under privacy",
 }
-PAGE = 110  # characters of a line of a text with headings
-REHEARSE = (
-    "`plan --rehearse` plays the release on simulated rows: what its graph would find, and how far"
-    " off its answers and estimands would be"
-)
 
 
 def render(*parts: object) -> str:
     """Lines and tables as text: in the width of the terminal, elsewhere as wide as they are."""
     buffer, terminal = StringIO(), Console(file=sys.stdout)
-    width = terminal.width if terminal.is_terminal else UNBROKEN
+    width = terminal.width if terminal.is_terminal else 1_000_000
     console = Console(file=buffer, width=width, highlight=False, color_system=None, markup=False)
     for part in parts:
         shown = part.fitted(width) if isinstance(part, Rows) else part
-        console.print(shown, width=min(width, PAGE) if isinstance(part, Markdown) else None)
+        console.print(shown, width=min(width, 110) if isinstance(part, Markdown) else None)
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()).rstrip()
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int]) -> Rows:
-    """A table without lines; `numbers`: places of the columns that are lined up on the right."""
-    return Rows(header, rows, numbers)
 
 
 def plan_text(facts: Mapping[str, Any]) -> str:
     """A plan as text, with other budgets and a rehearsal where they were asked for."""
-    parts: list[object] = _plan_parts(facts)
-    if "what_if" in facts:
-        from synthdp.release.what_if import figures_table
-
-        header, rows = figures_table(facts["what_if"])
-        parts += ["", table(header, rows, numbers=range(1, len(header)))]
-    if "rehearsal" in facts:
-        parts += ["", *_rehearsal_parts(facts["rehearsal"])]
-    return "\n".join(map(render, parts))
-
-
-def _plan_parts(facts: Mapping[str, Any]) -> list[object]:
     spends = []
     for s in facts["spends"]:
         share, alone = f"{s['share']:.0%}", f"{s['epsilon_alone']:.3f}"
         spends.append((s["purpose"], share, alone, s["mechanism"], ", ".join(s["serves"])))
     ledger, expected = facts["ledger"], facts["expected"]
     cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}"
-    return [
-        f"dataset {facts['dataset']}: epsilon {up(facts['epsilon_spent'])} of {facts['epsilon']:g},"
-        f" delta {facts['delta']:g}, {facts['adjacency']} neighbours, at most"
-        f" {many(facts['rows_per_unit'], 'row')} per unit",
-        table(["spend", "part", "epsilon alone", "mechanism", "serves"], spends, numbers=[1, 2]),
+    parts: list[object] = [
+        say_of_plan("plan_head", facts=facts),
+        Rows(["spend", "part", "epsilon alone", "mechanism", "serves"], spends, numbers=[1, 2]),
         "(parts of the cost add up, as in the reports; what each costs alone does not)",
         f"ledger: {ledger['spent_before']:g} spent before, {ledger['spent_after']:g} after, {cap}",
         f"expected: about {expected['cpu_seconds']:g} CPU seconds and {expected['memory_mb']} MB"
         " for measuring, fitting and sampling",
         *quality_lines(facts["quality"]),
         *map(estimand_line, facts.get("estimands", ())),
-        *(() if "rehearsal" in facts else (REHEARSE,)),
+        *(() if "rehearsal" in facts else (say_of_plan("rehearse"),)),
         *facts.get("notes", ()),
         *(f"warning: {w}" for w in facts.get("warnings", ())),
     ]
+    if "what_if" in facts:
+        from synthdp.release.what_if import figures_table
+
+        header, rows = figures_table(facts["what_if"])
+        parts += ["", Rows(header, rows, numbers=range(1, len(header)))]
+    if "rehearsal" in facts:
+        parts += ["", *_rehearsal_parts(facts["rehearsal"])]
+    return "\n".join(map(render, parts))
 
 
 def _rehearsal_parts(facts: Mapping[str, Any]) -> list[object]:
-    head = f"rehearsal on {facts['rows']:,} simulated rows"
+    head = say_of_plan("rehearsed", facts=facts)
     if "refused" in facts:
-        return [f"{head}: {facts['refused']}"]
-    pairs = "" if facts["tv2"] is None else f", two-way tables {facts['tv2']:.2g}"
+        return [head]
     rows = []
     for a in facts["answers"]:
         errors = ("-" if a[key] is None else f"{a[key]:.2g}" for key in ("bias", "error"))
@@ -103,17 +84,15 @@ def _rehearsal_parts(facts: Mapping[str, Any]) -> list[object]:
     header = ["answers", "asked", "answered", "bias", "error", "intervals that hold the truth"]
     counts = (f"{n:.0f} {kind.replace('_', ' ')}" for kind, n in facts["graph"].items())
     return [
-        f"{head}: the released ones are off by {facts['tv1']:.2g} in single columns{pairs} (total"
-        " variation)",
+        head,
         f"its graph: {', '.join(counts) or 'no arrows'}",
-        table(header, rows, numbers=range(1, len(header))),
+        Rows(header, rows, numbers=range(1, len(header))),
         "(bias and error in shares of rows, of means in shares of the range; intervals of 95%)",
         *_estimands_part(facts["estimands"]),
     ]
 
 
 def _estimands_part(figures: Sequence[Mapping[str, Any]]) -> list[object]:
-    """What the spec pays for, on the simulated rows, over many draws of its noise."""
     from synthdp.inference.words import shown
 
     rows = []
@@ -128,78 +107,29 @@ def _estimands_part(figures: Sequence[Mapping[str, Any]]) -> list[object]:
     header = ["estimands", "truth", "bias", "width", "intervals that hold it", "answered"]
     return [
         "",
-        table(header, rows, numbers=range(1, len(header))),
+        Rows(header, rows, numbers=range(1, len(header))),
         "(over draws of the noise; width of the whole 95% interval, with the sampling of the rows)",
     ]
 
 
 def estimand_line(expected: Mapping[str, Any]) -> str:
-    """How far noise will move an estimand, in words."""
-    if expected["statistic"] == "coefficient":
-        return _coefficients_line(expected)
-    noise, of = expected["noise"], {"count": " rows", "table": " rows in each cell"}
-    shown = f"{noise:.2%}" if expected["statistic"] == "share" else f"{noise:.2g}"
-    unit = of.get(expected["statistic"], "")
-    return (
-        f"estimand {expected['name']}, {expected['text']}: noise of about {shown}{unit} (standard"
-        " deviation, for groups of equal size)"
-    )
-
-
-def _coefficients_line(expected: Mapping[str, Any]) -> str:
-    """How far noise will move the coefficients of a regression, the first of them by name."""
-    terms = expected.get("terms", {})
-    begin = f"estimand {expected['name']}, {expected['text']}:"
-    if not terms:
-        return f"{begin} the noise is likely to leave no coefficients"
-    named = [f"{noise:.2g} in {name}" for name, noise in terms.items()]
-    more = f" and {len(named) - MAX_TERMS} more" if len(named) > MAX_TERMS else ""
-    return (
-        f"{begin} noise of about {', '.join(named[:MAX_TERMS])}{more} (standard deviations, for"
-        " rows spread evenly)"
-    )
+    """How far noise will move an estimand, or its first coefficients, in words."""
+    return say_of_plan("estimand", expected=expected, most=8)
 
 
 def quality_lines(quality: Mapping[str, Any]) -> list[str]:
     """What a plan says of quality, in words."""
     from synthdp.release.expectations import NONE_SEEN
 
-    columns = quality["columns"]
-    worst = max(columns, key=lambda c: c["tv1"])
-    hidden = sorted(c["hidden_rows"] for c in columns)
-    lines = [
-        f"expected quality: single columns off by about {quality['tv1']:.2g} (mean total"
-        f" variation), {worst['column']!r} by {worst['tv1']:.2g}",
-        f"hidden by noise: a category or level with fewer than {hidden[0]:.0f} to"
-        f" {hidden[-1]:.0f} rows, by column",
-    ]
-    weakest = quality["weakest_correlation"]
-    if weakest is not None and weakest >= NONE_SEEN:
-        lines.append(
-            "between two numbers: no correlation is seen; the noise is likely to hide even one of 1"
-        )
-    elif weakest is not None:
-        lines.append(f"between two numbers: a correlation below about {weakest:.2g} is easily lost")
-    return [*lines, *noisy_lines(quality)]
-
-
-def noisy_lines(quality: Mapping[str, Any]) -> list[str]:
-    """Where noise exceeds what a level or a cell holds on average, in words; [] where nowhere."""
-    columns = quality["columns"]
-    noisy = sum(c["noisy_levels"] > 0 for c in columns)
-    if not noisy and not quality["noisy_tables"]:
-        return []
-    used = "; the graph's tests use levels as they are" if quality["tests_on_levels"] else ""
-    together = (
-        f", and than rows / cells in {quality['noisy_tables']} of {quality['tables']} tables of"
-        " columns together"
-        if quality["tables"]
-        else ""
+    told = say_of_plan(
+        "expected_quality",
+        quality=quality,
+        worst=max(quality["columns"], key=lambda c: c["tv1"]),
+        hidden=sorted(c["hidden_rows"] for c in quality["columns"]),
+        noisy=sum(c["noisy_levels"] > 0 for c in quality["columns"]),
+        none_seen=NONE_SEEN,
     )
-    return [
-        f"noise is larger than rows / levels in {noisy} of {len(columns)} columns{together}"
-        f" (the engine smooths pairs and ordered bins{used})"
-    ]
+    return told.split("\n")
 
 
 def outcome_facts(outcome: ReleaseOutcome) -> dict[str, Any]:
@@ -225,43 +155,14 @@ def outcome_facts(outcome: ReleaseOutcome) -> dict[str, Any]:
 
 def outcome_text(outcome: ReleaseOutcome) -> str:
     """A finished run as text."""
-    plan, spent = outcome.job.plan, outcome.job.spent.epsilon_spent
-    bundle, report = outcome.bundle, outcome.report
-    all_used = spent > plan.epsilon_spent * (1 - 1e-9)
-    used = "" if all_used else f" ({spent:.4f} used on this outcome, which is no bound)"
-    where = f"{bundle}   (public; check it with `synthdp verify {bundle}`)"
-    after = (
-        f"read {report.name}: how far real answers are kept, and what must not be used; then hand"
-        f" on the folder {bundle} as it is"
-    )
-    if bundle is None:
-        after = f"read in {report.name} which columns failed; another release pays again"
-    return "\n".join(
-        [
-            f"epsilon {up(plan.epsilon_spent)} of {plan.epsilon:g} allowed, at delta"
-            f" {plan.delta:g}{used}, run {outcome.job.folder.run}",
-            quality_of(outcome.metrics),
-            *(
-                f"gate {v.gate.metric} {v.bound}: {'passed' if v.passed else 'FAILED'}"
-                for v in outcome.verdicts
-            ),
-            f"bundle  {where if bundle else 'withheld'}",
-            f"report  {report}   (for the steward only)",
-            *(f"warning: {w}" for w in outcome.warnings),
-            f"next    {after}",
-        ]
-    )
+    plan, quality = outcome.job.plan, quality_of(outcome.metrics)
+    return say_of_plan("outcome", outcome=outcome, plan=plan, quality=quality)
 
 
 def quality_of(metrics: Mapping[str, float]) -> str:
     """How good a table is, by those figures of a run that are public or were paid for."""
-    told = [
-        words.format(metrics[name]) for name, words in PUBLIC_QUALITY.items() if name in metrics
-    ]
-    more = (
-        "; pairs of columns are judged in the report alone, unless evaluation.disclosure is private"
-    )
-    return f"quality {', '.join(told)}{'' if 'tv2_dp' in metrics else more}"
+    told = [text.format(metrics[name]) for name, text in PUBLIC_QUALITY.items() if name in metrics]
+    return say_of_plan("quality", told=told, pairs="tv2_dp" in metrics)
 
 
 def audit_text(record: AuditRecord, path: Path) -> str:
@@ -293,7 +194,7 @@ def difference_text(found: BundleDifference) -> str:
         links[MAX_LINKS:] = [f"and {len(links) - MAX_LINKS} more"]
     return render(
         f"A  {found.a}\nB  {found.b}   (both verified; the verdict is of B)",
-        table(["", "", "A", "B", "B is", ""], rows, numbers=[2, 3]),
+        Rows(["", "", "A", "B", "B is", ""], rows, numbers=[2, 3]),
         *links,
     )
 
@@ -325,8 +226,12 @@ class Rows:
             for cells in columns
         ]
         gaps = GAP * (len(columns) - 1)
-        if sum(least) + gaps > width:
-            return "\n".join(map(self._paragraph, self.rows))
+        if sum(least) + gaps > width:  # each row's first cell, and below it the others by name
+            lines = list[str]()
+            for first, *rest in self.rows:
+                named = zip(self.header[1:], rest, strict=True)
+                lines += [first, *(f"    {name} {cell}".rstrip() for name, cell in named if cell)]
+            return "\n".join(lines)
         widths = shared(least, natural, width - gaps)
         made = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, show_header=any(self.header))
         for i, name in enumerate(self.header):
@@ -335,11 +240,6 @@ class Rows:
         for row in self.rows:
             made.add_row(*row)
         return made
-
-    def _paragraph(self, row: Sequence[str]) -> str:
-        """One row: its first cell, and below it the others by name."""
-        named = zip(self.header[1:], row[1:], strict=True)
-        return "\n".join([row[0], *(f"    {name} {cell}".rstrip() for name, cell in named if cell)])
 
 
 def shared(least: Sequence[int], natural: Sequence[int], width: int) -> list[int]:

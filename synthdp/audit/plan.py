@@ -56,7 +56,7 @@ from synthdp.privacy.plan import TARGETS, TRAIN, ReleasePlan
 from synthdp.privacy.private import Private
 from synthdp.privacy.session import inspect
 from synthdp.privacy.source import read_private
-from synthdp.progress import Reporter
+from synthdp.progress import advance, stage
 from synthdp.spec.load.loader import load_spec, parse_spec
 from synthdp.spec.model import IdUnit, ReleaseSpec
 from synthdp.verify.checks import verify_bundle
@@ -81,7 +81,6 @@ class AuditJob:
     domain: Domain
     plan: ReleasePlan
     out: Path
-    reporter: Reporter
 
     @property
     def graph(self) -> CausalGraph:
@@ -118,7 +117,6 @@ def audit(
     rows: Rows,
     out: Path | None = None,
     pairs: int = PAIRS,
-    reporter: Reporter | None = None,
     text: str | None = None,
     given: Private[pd.DataFrame] | None = None,
 ) -> tuple[AuditRecord, Path]:
@@ -132,21 +130,19 @@ def audit(
         rows: `none` replays only; `simulated` and `real` also plant canaries and attack.
         out: as for a release; the record is left there for the release to find.
         pairs: random neighbours beside the corner cases, in the replay.
-        reporter: shows the stages.
         text: the spec's, where no file holds it.
         given: the rows of a source of kind `dataframe`.
 
     Raises:
         SynthdpError: any mistake that the user can mend.
     """
-    reporter = reporter or Reporter()
-    with reporter.stage("plan"):
+    with stage("plan"):
         if text is None:
             spec = load_spec(spec_path, lists=True)
         else:
             spec = parse_spec(text, path=str(spec_path))
         domain, out = Domain.from_spec(spec.columns), out or Path("releases") / spec.dataset.id
-        job = AuditJob(spec, domain, plan_for(spec, domain), out, reporter)
+        job = AuditJob(spec, domain, plan_for(spec, domain), out)
     with audit_folder(job.out, rows) as folder:
         record = without_rows(job, rows, pairs=pairs)
         if rows == "simulated":
@@ -209,9 +205,9 @@ def write_record(record: AuditRecord, path: Path) -> Path:
 
 def without_rows(job: AuditJob, rows: Rows, *, pairs: int) -> AuditRecord:
     """The replay, on constructed tables; `rows` says what the other audits will be made on."""
-    with job.reporter.stage("replay") as progress:
+    with stage("replay"):
         replayed = replay_plan(
-            job.plan, job.domain, module=job.network, random_pairs=pairs, progress=progress
+            job.plan, job.domain, module=job.network, random_pairs=pairs, progress=advance
         )
     canaries_miss = [s.mechanism.name for s in job.plan.spends if s.purpose != TRAIN]
     return AuditRecord(
@@ -244,26 +240,26 @@ def with_rows(
 
     audits, attack, planned = record.audits, None, job.plan.train
     if planned is not None:
-        with job.reporter.stage("canaries") as progress:
+        with stage("canaries"):
             result = confirmed(
                 lambda: audit_canaries(
                     planned,
                     rows=codes,
                     module=job.network(TRAIN, job.domain),
                     delta=job.plan.delta,
-                    progress=progress,
+                    progress=advance,
                 )
             )
             audits += (result,)
     if job.spec.attacks.membership.enabled:
-        with job.reporter.stage("membership attack") as progress:
+        with stage("membership attack"):
             report = attack_rows(
                 codes,
                 job.spec,
                 job.domain,
                 job.graph,
                 folder=folder.path,
-                progress=progress,
+                progress=advance,
                 units=units,
             )
             unit = None if report.target == "record" else job.spec.dataset.privacy_unit.meaning
@@ -298,7 +294,6 @@ def audit_bundle(
     replay_only: bool,
     out: Path | None = None,
     pairs: int = PAIRS,
-    reporter: Reporter | None = None,
 ) -> tuple[AuditRecord, Path]:
     """Audit the bundle in `folder`; return the record and the file that holds it.
 
@@ -317,13 +312,12 @@ def audit_bundle(
         VerifyError: it is no bundle, or not what it claims to be.
         OutputError: this version of the program plans other spends than were charged.
     """
-    reporter = reporter or Reporter()
-    with reporter.stage("verify"):
+    with stage("verify"):
         verify_bundle(folder)
-    with reporter.stage("plan"):
+    with stage("plan"):
         spec = load_spec(folder / "spec.yaml")
         domain, out = Domain.from_spec(spec.columns), out or Path("audits") / spec.dataset.id
-        job = AuditJob(spec, domain, plan_for(spec, domain), out, reporter)
+        job = AuditJob(spec, domain, plan_for(spec, domain), out)
     with audit_folder(job.out, "bundle") as kept:
         record = _without_source(folder, job, kept, replay_only=replay_only, pairs=pairs)
         return record, write_record(record, job.out / PUBLIC_FILE)

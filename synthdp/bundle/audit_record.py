@@ -15,21 +15,12 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from synthdp.errors import OutputError, VerifyError
-from synthdp.privacy.plan import TRAIN, ReleasePlan
+from synthdp.privacy.plan import TRAIN, ReleasePlan, Spend
 from synthdp.spec.model import Model
 
-PUBLIC_FILE, CONFIDENTIAL_FILE = (
-    "audit.json",
-    "internal/audit.json",
-)  # in the output folder of a release
+# In the output folder of a release.
+PUBLIC_FILE, CONFIDENTIAL_FILE = "audit.json", "internal/audit.json"
 SANITY = "sanity, not proof: an audit can refute a privacy claim and never prove one"
-
-
-class AuditedSpend(Model):
-    """One planned spend: its purpose and privacy event."""
-
-    purpose: str
-    event: dict[str, Any]
 
 
 class Replay(Model):
@@ -157,7 +148,7 @@ class AuditRecord(Model):
     program: str = Field(pattern=r"^synthdp [0-9A-Za-z.+_-]{1,40}$")
     day: str = Field(pattern=r"^\d{4}-\d\d-\d\d$")
     rows: Literal["none", "simulated", "real"]
-    spends: tuple[AuditedSpend, ...]
+    spends: tuple[Spend, ...]
     replay: Replay | None = None
     audits: tuple[Audit, ...] = ()
     replay_only: tuple[str, ...] = ()
@@ -173,11 +164,8 @@ class AuditRecord(Model):
     def refuted(self) -> tuple[str, ...]:
         """What speaks against the claim, in words; empty where nothing does."""
         found = list(self.replay.findings) if self.replay else []
-        found += [
-            f"{a.mechanism}: {a.method}: more is shown than is claimed"
-            for a in self.audits
-            if a.refuted
-        ]
+        shown = (f"{a.mechanism}: {a.method}" for a in self.audits if a.refuted)
+        found += [f"{what}: more is shown than is claimed" for what in shown]
         if self.membership and self.membership.refuted:
             found.append("membership attack: beats the ceiling of the claim beyond chance")
         if self.tables and self.tables.too_little:
@@ -202,9 +190,9 @@ class AuditRecord(Model):
         return all(audited.get(purpose) == event for purpose, event in charges)
 
 
-def spends_of(plan: ReleasePlan) -> tuple[AuditedSpend, ...]:
+def spends_of(plan: ReleasePlan) -> tuple[Spend, ...]:
     """The spends of a plan as an audit names them."""
-    return tuple(AuditedSpend(purpose=s["purpose"], event=s["event"]) for s in plan.stated_spends)
+    return tuple(s.model_copy(update={"mechanism": None}) for s in plan.stated_spends)
 
 
 def public_audit(out: Path, plan: ReleasePlan) -> AuditRecord | None:

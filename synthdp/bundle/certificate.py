@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -18,42 +18,20 @@ from synthdp import __version__
 from synthdp.bundle.audit_record import AuditRecord
 from synthdp.drawing.svg import COOL, FAINT, HOT, frame, label, line, shortened
 from synthdp.evaluate.dp_scores import DpScores
+from synthdp.ledger.entries import Entry
 from synthdp.privacy import accounting
 from synthdp.privacy.events.kinds import event_from_json
-from synthdp.privacy.plan import ReleasePlan, spends_digest
+from synthdp.privacy.plan import Spend, spends_digest
 from synthdp.privacy.private import Receipt
 from synthdp.spec.load.wording import up
 from synthdp.spec.model import DomainFrom, Gate, Model, ReleaseSpec, derived_of
 
-FORMAT = (
-    16  # raise it whenever facts or wording change: `verify` compares texts of the same format only
-)
+# Raise it whenever facts or wording change: `verify` compares texts of the same format only.
+FORMAT = 16
 GROUP_SIZES = (1, 2, 3, 5, 10)
 
 
-class LedgerEntry(Protocol):
-    """What the certificate needs of a ledger entry."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def body(self) -> dict[str, Any]: ...
-    @property
-    def hash(self) -> str: ...
-
-
-class PlannedSpend(Model):
-    """One planned look at the rows, fixed before any row was read.
-
-    It has a purpose, a mechanism and its privacy event.
-    """
-
-    purpose: str
-    mechanism: str
-    event: dict[str, Any]
-
-
-class Charge(PlannedSpend):
+class Charge(Spend):
     """A planned mechanism that did look: with the hash of its ledger entry."""
 
     entry: str
@@ -114,7 +92,7 @@ class Certificate(Model):
     amended: tuple[str, ...] = ()
     cap: tuple[float, float] | None
     domain_from: DomainFrom | None = None
-    planned: tuple[PlannedSpend, ...]
+    planned: tuple[Spend, ...]
     charges: tuple[Charge, ...]
     purposes: tuple[Purpose, ...]
     groups: tuple[Group, ...]
@@ -131,8 +109,8 @@ def certify(
     spec: ReleaseSpec,
     *,
     run: str,
-    planned: Sequence[PlannedSpend],
-    entries: Sequence[LedgerEntry],
+    planned: Sequence[Spend],
+    entries: Sequence[Entry],
     group_epsilons: Mapping[int, float],
     receipts: Mapping[str, Iterable[Receipt]],
     program: str = f"synthdp {__version__}",
@@ -202,50 +180,34 @@ def certify(
     )
 
 
-def charges_of(entries: Iterable[LedgerEntry]) -> tuple[Charge, ...]:
+def charges_of(entries: Iterable[Entry]) -> tuple[Charge, ...]:
     """The charges among ledger entries.
 
     Raises:
         KeyError, ValueError: a charge's body is not what a charge holds.
     """
+    stated = ("purpose", "mechanism", "event")
     return tuple(
-        Charge(
-            entry=e.hash,
-            purpose=e.body["purpose"],
-            mechanism=e.body["mechanism"],
-            event=e.body["event"],
-        )
+        Charge(entry=e.hash, **{name: e.body[name] for name in stated})
         for e in entries
         if e.kind == "charge"
     )
 
 
-def amended_of(entries: Iterable[LedgerEntry]) -> tuple[str, ...]:
+def amended_of(entries: Iterable[Entry]) -> tuple[str, ...]:
     """Fields of the spec that were changed after the reservation."""
-    return tuple(
-        sorted({str(name) for e in entries if e.kind == "amend" for name in e.body["changed"]})
-    )
+    changed = (e.body["changed"] for e in entries if e.kind == "amend")
+    return tuple(sorted({str(name) for names in changed for name in names}))
 
 
-def planned_of(plan: ReleasePlan) -> tuple[PlannedSpend, ...]:
-    """The spends of a plan as a certificate lists them."""
-    return tuple(PlannedSpend(**stated) for stated in plan.stated_spends)
-
-
-def plan_digest(planned: Sequence[PlannedSpend]) -> str:
-    """SHA-256 of a plan, as the reservation holds it (`ReleasePlan.digest`)."""
-    return spends_digest(p.model_dump(mode="json") for p in planned)
-
-
-def plan_problems(planned: Sequence[PlannedSpend], entries: Sequence[LedgerEntry]) -> Iterator[str]:
+def plan_problems(planned: Sequence[Spend], entries: Sequence[Entry]) -> Iterator[str]:
     """How a run's entries differ from the plan.
 
     The reservation is of this plan, and each purpose is charged at most once, with its event.
     """
     events, charges = {p.purpose: p.event for p in planned}, charges_of(entries)
-    if {e.body.get("plan_sha256") for e in entries if e.kind == "reserve"} != {
-        plan_digest(planned)
-    }:
+    reserved = {e.body.get("plan_sha256") for e in entries if e.kind == "reserve"}
+    if reserved != {spends_digest(planned)}:
         yield "the reservation was made for another plan"
     if len(events) < len(planned):
         yield "a purpose is planned twice"
@@ -258,7 +220,7 @@ def plan_problems(planned: Sequence[PlannedSpend], entries: Sequence[LedgerEntry
             yield f"{charge.purpose!r} is charged with another event than was planned"
 
 
-def events_of(spends: Iterable[PlannedSpend]) -> list[Any]:
+def events_of(spends: Iterable[Spend]) -> list[Any]:
     """The privacy events of `spends`.
 
     Raises:
@@ -267,7 +229,7 @@ def events_of(spends: Iterable[PlannedSpend]) -> list[Any]:
     return [event_from_json(s.event) for s in spends]
 
 
-def guaranteed_epsilon(planned: Iterable[PlannedSpend], spec: ReleaseSpec) -> float:
+def guaranteed_epsilon(planned: Iterable[Spend], spec: ReleaseSpec) -> float:
     """Epsilon of the run as a whole: of all that was planned, at the spec's delta and adjacency.
 
     Which planned charges a run makes may depend on what it released before: a search asks no more
@@ -287,17 +249,13 @@ def guaranteed_epsilon(planned: Iterable[PlannedSpend], spec: ReleaseSpec) -> fl
     return _composed(planned, spec)
 
 
-def _composed(spends: Iterable[PlannedSpend], spec: ReleaseSpec) -> float:
-    """Epsilon of `spends` together."""
+def _composed(spends: Iterable[Spend], spec: ReleaseSpec) -> float:
     return accounting.epsilon(
         events_of(spends), delta=spec.privacy.delta, adjacency=spec.privacy.adjacency
     )
 
 
-def _purposes(
-    planned: Sequence[PlannedSpend], used: set[str], spec: ReleaseSpec
-) -> tuple[Purpose, ...]:
-    """Epsilon of each purpose alone, in the order of the plan."""
+def _purposes(planned: Sequence[Spend], used: set[str], spec: ReleaseSpec) -> tuple[Purpose, ...]:
     return tuple(
         Purpose(purpose=p.purpose, epsilon=_composed([p], spec), used=p.purpose in used)
         for p in planned
@@ -323,11 +281,8 @@ def _groups(epsilons: Mapping[int, float], *, delta: float) -> tuple[Group, ...]
     d) holds for that too, as both are larger, and the joint effect says more.
     """
     sizes = sorted(epsilons)
-    bound = (
-        {j: epsilons[min(s for s in sizes if s >= j)] for j in range(1, sizes[-1] + 1)}
-        if sizes
-        else {}
-    )
+    most = max(sizes, default=0)
+    bound = {j: epsilons[min(s for s in sizes if s >= j)] for j in range(1, most + 1)}
     return tuple(
         Group(
             size=k,
@@ -346,10 +301,6 @@ def _finite(value: float) -> float | None:
 
 # --- profile ---
 #
-# The privacy profile of a release: delta at every epsilon of a public grid.
-#
-# It is given as numbers and as a picture.
-#
 # One (epsilon, delta) is one point of a curve. The curve says more: at epsilon 0 delta bounds the
 # advantage (true minus false positive rate) of any test for one data point, and what the same
 # release offers at other deltas.
@@ -362,7 +313,7 @@ FLOOR = 1e-12  # of the picture; deltas below are in the file
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 400, 70, 620, 64, 340
 
 
-def profile_of(planned: Sequence[PlannedSpend], spec: ReleaseSpec) -> dict[str, Any]:
+def profile_of(planned: Sequence[Spend], spec: ReleaseSpec) -> dict[str, Any]:
     """The content of `privacy/profile.json`: upper bounds, composed from all planned events.
 
     See `certificate.guaranteed_epsilon`.
@@ -400,27 +351,21 @@ def profile_svg(profile: dict[str, Any], certificate: Certificate) -> str:
     x, y = place(certificate.epsilon, certificate.delta)
     words = f"certificate: epsilon {up(certificate.epsilon)}, delta {certificate.delta:g}"
     title = f"Delta at every epsilon: {certificate.title or certificate.dataset}"
+    scope = "Upper bounds for everything in the bundle together, for one unit of privacy."
     body = [
         label(20, 28, shortened(title, most=60), size=16, bold=True),
-        label(
-            20,
-            48,
-            "Upper bounds for everything in the bundle together, for one unit of privacy.",
-            size=12,
-        ),
+        label(20, 48, scope, size=12),
         *_axes(most, place),
         f'<path d="{path}" fill="none" stroke="{COOL}" stroke-width="2.4"/>',
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{HOT}"/>',
-        # Above the falling curve on its right, or below it on its left.
-        (
-            label(x + 9, y - 8, words, size=12, colour=HOT)
-            if x < (LEFT + RIGHT) / 2
-            else label(x - 9, y + 18, words, anchor="end", size=12, colour=HOT)
-        ),
     ]
-    listed = "; ".join(
-        f"epsilon {e:g}: delta {d:.3g}" for e, d in shown[:: max(1, len(shown) // 8)]
-    )
+    # Above the falling curve on its right, or below it on its left.
+    if x < (LEFT + RIGHT) / 2:
+        body.append(label(x + 9, y - 8, words, size=12, colour=HOT))
+    else:
+        body.append(label(x - 9, y + 18, words, anchor="end", size=12, colour=HOT))
+    some = shown[:: max(1, len(shown) // 8)]
+    listed = "; ".join(f"epsilon {e:g}: delta {d:.3g}" for e, d in some)
     return frame(
         body,
         name="profile",
@@ -438,19 +383,13 @@ def _axes(most: float, place: Any) -> Iterator[str]:
         yield label(
             LEFT - 8, y + 4, f"1e-{power}" if power else "1", anchor="end", size=11, colour=FAINT
         )
-    step = _round_step(most / 6)
+    scale = 10.0 ** math.floor(math.log10(most / 6))
+    step = next(m * scale for m in (1, 2, 5, 10) if m * scale >= most / 6)
     for i in range(int(most / step) + 1):
         x, y = place(i * step, FLOOR)
         yield line(x, y, x, y + 5, colour=FAINT)
         yield label(x, y + 19, f"{i * step:g}", anchor="middle", size=11, colour=FAINT)
     yield label((LEFT + RIGHT) / 2, HEIGHT - 18, "epsilon", anchor="middle")
-    yield (
-        f'<text x="24" y="{(TOP + BOTTOM) / 2:.1f}" transform="rotate(-90 24'
-        f' {(TOP + BOTTOM) / 2:.1f})" text-anchor="middle">delta</text>'
-    )
-
-
-def _round_step(about: float) -> float:
-    """1, 2 or 5 times a power of ten, at least `about`."""
-    power = 10.0 ** math.floor(math.log10(about))
-    return next(m * power for m in (1, 2, 5, 10) if m * power >= about)
+    middle = f"{(TOP + BOTTOM) / 2:.1f}"
+    turned = f'transform="rotate(-90 24 {middle})"'
+    yield f'<text x="24" y="{middle}" {turned} text-anchor="middle">delta</text>'

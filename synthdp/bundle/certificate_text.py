@@ -14,30 +14,22 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 
-from synthdp.bundle.audit_record import SANITY, Advantage, AuditRecord
-from synthdp.bundle.certificate import Certificate
+from synthdp.bundle.audit_record import SANITY, AuditRecord
+from synthdp.bundle.certificate import Certificate, ReleasedFile
 from synthdp.drawing.svg import safe, shortened
 from synthdp.errors import BudgetError
-from synthdp.evaluate.dp_scores import LEVEL, ChargedScore
-from synthdp.privacy.events.kinds import (
-    OF_BATCHES,
-    SecretSampleDpEvent,
-    event_from_json,
-    kind_of,
-    leaves,
-)
+from synthdp.evaluate.dp_scores import LEVEL
+from synthdp.privacy.events import kinds
 from synthdp.privacy.noise import NoiseKind
 from synthdp.privacy.plan import SCORES
 from synthdp.spec.load.wording import many, up
-from synthdp.spec.model import Column, Dataset, Gate, derived_of
-
-WAYS = {"tv1": "one-way", "tv2": "two-way"}
+from synthdp.spec.model import Column, Dataset, derived_of
 
 
 def render(certificate: Certificate) -> str:
@@ -45,7 +37,12 @@ def render(certificate: Certificate) -> str:
     c = certificate
     number = {charge.entry: i for i, charge in enumerate(c.charges, start=1)}
     planned = [x.event for x in c.planned]
-    stated = [event_from_json(event) for event in planned]
+    stated = [kinds.event_from_json(event) for event in planned]
+
+    def paid(file: ReleasedFile) -> str:
+        entries = sorted(file.receipts, key=lambda entry: number.get(entry, 0))
+        return ", ".join(str(number.get(entry, entry)) for entry in entries)
+
     return template("certificate.md.j2").render(
         c=c,
         own=c.domain_from,
@@ -53,19 +50,9 @@ def render(certificate: Certificate) -> str:
         added=c.adjacency == "add_remove",
         factor=math.exp(c.epsilon),
         unused=[plain(p.purpose) for p in c.purposes if not p.used],
-        released=[
-            (
-                file.file,
-                ", ".join(
-                    str(number.get(entry, entry))
-                    for entry in sorted(file.receipts, key=lambda entry: number.get(entry, 0))
-                ),
-            )
-            for file in c.released
-        ],
+        released=[(file.file, paid(file)) for file in c.released],
         scored=next((p.epsilon for p in c.purposes if p.purpose == SCORES), None),
-        level=f"{LEVEL:.0%}",
-        rates={event.rate for event in stated if isinstance(event, SecretSampleDpEvent)},
+        rates={event.rate for event in stated if isinstance(event, kinds.SecretSampleDpEvent)},
         noises=noises_of(planned),
         lattice=on_lattice(planned),
         sanity=SANITY,
@@ -104,70 +91,42 @@ def environment() -> Environment:
         "bound": lambda value: "no bound" if value is None else up(value),
         "code": code,
         "event": describe_event,
-        "fitting": fitting,
         "fmt": format,
         "g": lambda value: f"{value:g}",
-        "gate": _gate,
-        "interval": _interval,
         "many": many,
         "plain": plain,
         "quoted": quoted,
-        "score": in_words,
         "shortened": shortened,
         "up": up,
-        "value": _value,
-        "what": what,
         "xml": safe,
     }
+    spoken = ("fitting", "gate", "interval", "score", "value", "what")
+    made.filters |= {name: partial(in_words, name=name) for name in spoken}
+    made.globals["level"] = f"{LEVEL:.0%}"
     return made
 
 
 def describe_event(event: Mapping[str, Any]) -> str:
     """One event in words, with its noise scale."""
     try:
-        return kind_of(event_from_json(event)).words()
+        return kinds.kind_of(kinds.event_from_json(event)).words()
     except BudgetError:
         return plain(str(event.get("event", "unknown")).replace("_", " "))
 
 
-def fitting(c: Certificate) -> str:
-    """What the existence of a release says about its table."""
-    conditions = ["lacks a column", "has far more rows than declared"]
-    if c.out_of_domain == "refuse":
-        conditions.append("holds a value outside the declared domain")
-    if c.unit == "id":
-        conditions.append("has a row without an id")
-    elif c.rows_kind == "public":
-        conditions.append("has another number of rows than declared")
-    return (
-        f"That the table fitted: a table that {' or '.join(conditions)} is refused, so this release"
-        " says that it was not so."
-    )
-
-
 def noises_of(events: Iterable[Mapping[str, Any]]) -> set[NoiseKind]:
     """The kinds of noise inside `events`."""
-    parts = (leaf for event in events for leaf in leaves(event_from_json(event)))
+    parts = (leaf for event in events for leaf in kinds.leaves(kinds.event_from_json(event)))
     return {leaf.noise for leaf in parts if leaf.noise is not None}
 
 
 def on_lattice(events: Iterable[Mapping[str, Any]]) -> str:
     """What inside `events` has Gaussian noise on a lattice: a training, sums, both; empty: none."""
-    parts = (leaf for event in events for leaf in leaves(event_from_json(event)))
-    trained = {leaf.name in OF_BATCHES for leaf in parts if leaf.noise == "lattice"}
+    parts = (leaf for event in events for leaf in kinds.leaves(kinds.event_from_json(event)))
+    trained = {leaf.name in kinds.OF_BATCHES for leaf in parts if leaf.noise == "lattice"}
     if len(trained) == 2:
         return "the noise of training and of sums"
     return "the training's noise" if True in trained else "noise on sums" if trained else ""
-
-
-def _gate(gate: Gate) -> str:
-    bound = "at least" if gate.at_most is None else "at most"
-    value = gate.at_least if gate.at_most is None else gate.at_most
-    return f"`{gate.metric}` {bound} {value:g}"
-
-
-def _interval(gap: Advantage) -> str:
-    return f"{gap.value:.3f} ({gap.lower:.3f} to {gap.upper:.3f})"
 
 
 def effects_svg(certificate: Certificate) -> str:
@@ -175,19 +134,13 @@ def effects_svg(certificate: Certificate) -> str:
 
     Sections 5 and 6.3 of Tschantz, Sen and Datta, with the bounds of this release.
     """
-    groups = {g.size: g for g in certificate.groups}
-
-    def joint(size: int) -> str:
-        group = groups.get(size)
-        if group is None:
-            return "not tabulated"
-        return _words(group.joint_epsilon, group.joint_delta)
-
-    two = groups.get(2)
-    total = "not tabulated" if two is None else _words(two.total_epsilon, two.total_delta)
+    joint = dict.fromkeys((1, 2), "not tabulated")
+    joint |= {g.size: _words(g.joint_epsilon, g.joint_delta) for g in certificate.groups}
+    total = {g.size: _words(g.total_epsilon, g.total_delta) for g in certificate.groups}
+    bounds = {"point": joint[1], "status": joint[2], "joint": joint[2]}
     return template("effects.svg.j2").render(
         title=f"What the guarantee of {certificate.title or certificate.dataset} bounds",
-        bounds={"point": joint(1), "status": joint(2), "joint": joint(2), "total": total},
+        bounds=bounds | {"total": total.get(2, "not tabulated")},
     )
 
 
@@ -195,33 +148,12 @@ def _words(epsilon: float | None, delta: float) -> str:
     return "no bound" if epsilon is None else f"at most {up(epsilon)}, at delta {delta:g}"
 
 
-# --- scores ---
-
-
-def in_words(score: ChargedScore) -> str:
-    """A score with its interval, as a sentence."""
-    interval = f"{LEVEL:.0%} interval {score.low:.4f} to {score.high:.4f}"
-    return f"{what(score)}: {_value(score)} ({interval})."
-
-
-def what(score: ChargedScore) -> str:
-    """What a score is of."""
-    if score.target is None:
-        return (
-            f"Mean total variation of {score.tables} {WAYS[score.name]} tables, synthetic against"
-            " real rows (0 is equal, 1 is disjoint)"
-        )
-    return (
-        f"Share of held-out real rows whose {plain(score.target)} a logistic regression that learnt"
-        " on synthetic rows tells right"
-    )
-
-
-def _value(score: ChargedScore) -> str:
-    return "hidden by the noise" if score.value is None else f"{score.value:.4f}"
-
-
 # --- words ---
+
+
+def in_words(value: object, name: str = "score") -> str:
+    """A score with its interval as a sentence, or what another macro of `words.md.j2` says."""
+    return str(getattr(template("words.md.j2").module, name)(value)).strip()
 
 
 def plain(text: str) -> str:

@@ -1,49 +1,54 @@
-"""What may enter a bundle: values that are `Released`, with receipts of charges in the ledger.
+"""What a bundle is, and what may enter it: values that are `Released`, with receipts of charges in
+the ledger.
 
 The check is by type. It runs before the first byte is written.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
 import pandas as pd
 
 from synthdp.bundle.audit_record import AuditRecord
-from synthdp.bundle.certificate import PlannedSpend, plan_problems
+from synthdp.bundle.certificate import Certificate, plan_problems
 from synthdp.bundle.descriptions import DATACARD, public_spec
-from synthdp.bundle.noisy_values import ESTIMANDS
-from synthdp.bundle.report_page import REPORT
-from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME
+from synthdp.bundle.noisy_values import ESTIMANDS, read_tables
+from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME, WrittenFile, check_header
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import Codes, encode_column
+from synthdp.data.kinds import column_kind
 from synthdp.errors import BoundaryError, OutputError, VerifyError
 from synthdp.evaluate.dp_scores import ChargedScore, DpScores
-from synthdp.files import SUMS, sync
+from synthdp.files import SUMS, check_plain, parse_json, read_text, sync
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.validation import ValidationReport
 from synthdp.ledger.entries import INTERNAL, Entry, entry_hash
 from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.privacy.plan import Spend
 from synthdp.privacy.private import Receipt, Released
+from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
 
+if TYPE_CHECKING:
+    from synthdp.ledger.ledger import Ledger
+
+REPORT = "report.html"
+MAX_ROWS = 100_000  # of the table; their order is random, so the first are a fair sample
 MODEL_FILES = ("model.json", "model.safetensors")
 # Files that show released scores.
 SCORED_FILES = (DATACARD, "privacy/certificate.json", "privacy/certificate.md", REPORT)
 PUBLIC_PROVENANCE = {"given", "required"}
-
-
-class LedgerReader(Protocol):
-    """What the bundle needs of the ledger on disk."""
-
-    def verify_chain(self) -> None: ...
-    def entries(self) -> Sequence[Entry]: ...
-    def run_entries(self, run: str) -> Sequence[Entry]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +65,7 @@ class BundleContent:
 
     spec: ReleaseSpec
     run: str
-    planned: tuple[PlannedSpend, ...]
+    planned: tuple[Spend, ...]
     group_epsilons: dict[int, float]
     synthetic: Released[pd.DataFrame]
     model: Released[Any]
@@ -72,7 +77,7 @@ class BundleContent:
     estimands: Released[dict[str, Any]] | None = None
 
 
-def check_content(content: BundleContent, ledger: LedgerReader) -> list[Entry]:
+def check_content(content: BundleContent, ledger: Ledger) -> list[Entry]:
     """Refuse all that is not paid for; returns the run's ledger entries.
 
     Raises:
@@ -116,15 +121,10 @@ def receipts_of(content: BundleContent) -> dict[str, frozenset[Receipt]]:
 
 
 def _table_receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
-    """Receipts of what every bundle has."""
-    receipts = {
-        **dict.fromkeys(
-            (CSV_NAME, PARQUET_NAME),
-            _released("synthetic", content.synthetic, pd.DataFrame).receipts,
-        ),
-        "marginals.json": _released("tables", content.tables, tuple).receipts,
-        **dict.fromkeys(MODEL_FILES, _released("model", content.model, None).receipts),
-    }
+    table = _released("synthetic", content.synthetic, pd.DataFrame).receipts
+    receipts = dict.fromkeys((CSV_NAME, PARQUET_NAME), table)
+    receipts["marginals.json"] = _released("tables", content.tables, tuple).receipts
+    receipts |= dict.fromkeys(MODEL_FILES, _released("model", content.model, None).receipts)
     if not all(isinstance(t, NoisyTable) for t in content.tables.value):
         raise BoundaryError("bundle: tables must be NoisyTable values")
     shown = receipts[CSV_NAME] | receipts["marginals.json"]
@@ -139,17 +139,13 @@ def _table_receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
     paid = _released("graph", graph, CausalGraph).receipts
     if content.validation is not None:
         paid |= _released("validation", content.validation, ValidationReport).receipts
-    return (
-        receipts
-        | dict.fromkeys(("graph.json", "graph.svg"), paid)
-        | dict.fromkeys((REPORT, DATACARD), shown | paid)
-    )
+    receipts |= dict.fromkeys(("graph.json", "graph.svg"), paid)
+    return receipts | dict.fromkeys((REPORT, DATACARD), shown | paid)
 
 
 def _from_spec_alone(graph: CausalGraph, spec: ReleaseSpec) -> bool:
-    """Whether no row had an influence on the graph.
-
-    That is so also in mode learn, where the spec decides every pair and nothing was measured.
+    """Whether no row had an influence on the graph. That is so also in mode learn, where the spec
+    decides every pair and nothing was measured.
     """
     if spec.graph.mode == "learn":
         return graph == CausalGraph.from_spec(spec.graph, tuple(spec.modelled))
@@ -160,9 +156,8 @@ def _from_spec_alone(graph: CausalGraph, spec: ReleaseSpec) -> bool:
 
 
 def _released(name: str, value: object, inner: type | None) -> Released[Any]:
-    """`value`, if it is `Released`, contains an `inner`, and was paid for.
-
-    Where `inner` is None, the content must be able to save itself.
+    """`value`, if it is `Released`, contains an `inner`, and was paid for. Where `inner` is None,
+    the content must be able to save itself.
     """
     if type(value) is not Released:
         refuse(
@@ -173,8 +168,7 @@ def _released(name: str, value: object, inner: type | None) -> Released[Any]:
     released: Released[Any] = value
     content = released.value
     can_save = callable(getattr(type(content), "save", None))
-    fits = isinstance(content, inner) if inner else can_save
-    if not fits:
+    if not (isinstance(content, inner) if inner else can_save):
         refuse(name, f"holds {type(content).__name__}, which a bundle does not take there")
     if not released.receipts:
         refuse(name, "carries no receipt")
@@ -213,6 +207,104 @@ def _check_table(content: BundleContent) -> None:
 def refuse(name: str, why: str) -> NoReturn:
     """Raise `BoundaryError`: the content `name` may not enter a bundle."""
     raise BoundaryError(f"bundle: {name} {why}")
+
+
+# --- what a bundle states: its parts, read from its files when they are asked for ---
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """What the bundle in `folder` states.
+
+    `spec` is the public one, `day` the one on which the run was settled (ISO date). Where a file is
+    not what it should be, a part raises OSError, ValueError, KeyError, TypeError or SynthdpError.
+    """
+
+    folder: Path
+    spec: ReleaseSpec
+    certificate: Certificate
+    day: str
+
+    @classmethod
+    def stated(cls, folder: Path) -> Bundle:
+        """What a bundle states, unverified.
+
+        Raises:
+            OSError, ValueError, KeyError, TypeError, SynthdpError: it is not what it should be.
+        """
+        spec = parse_spec(read_text(folder / "spec.yaml"), path="spec.yaml")
+        facts = parse_json(read_text(folder / "privacy/certificate.json"))
+        ledger = parse_json(read_text(folder / "privacy/ledger.json"))
+        day = str(ledger["entries"][-1]["at"])[:10]
+        return cls(folder, spec, Certificate.model_validate(facts), day)
+
+    def json(self, name: str) -> Any:
+        """The content of a JSON file."""
+        return parse_json(read_text(self.folder / name))
+
+    @cached_property
+    def domain(self) -> Domain:
+        """Its columns and levels."""
+        return Domain.from_spec(self.spec.columns)
+
+    @cached_property
+    def graph(self) -> CausalGraph:
+        """The graph of `graph.json`."""
+        return CausalGraph.from_json(self.json("graph.json"))
+
+    @cached_property
+    def tables(self) -> tuple[NoisyTable, ...]:
+        """The noisy tables of `marginals.json`."""
+        return read_tables(self.folder)
+
+    @cached_property
+    def profile(self) -> Any:
+        """The content of `privacy/profile.json`."""
+        return self.json("privacy/profile.json")
+
+    @cached_property
+    def deltas(self) -> dict[float, float]:
+        """Delta at each epsilon of the profile."""
+        return {p["epsilon"]: p["delta"] for p in self.profile["points"]}
+
+    @cached_property
+    def codes(self) -> Codes:
+        """Levels of the modelled columns in the first `MAX_ROWS` rows: `[rows, columns]`."""
+        path = self.folder / CSV_NAME
+        check_plain(path)
+        check_header(path, tuple(self.spec.columns))
+        frame = pd.read_csv(
+            path,
+            nrows=MAX_ROWS,
+            dtype=str,
+            keep_default_na=False,
+            na_filter=False,
+            encoding="utf-8",
+            index_col=False,
+        )
+        kinds = ((c, column_kind(c).parsed(c, frame[c.name])) for c in self.domain.columns)
+        return np.column_stack([encode_column(c, values).codes for c, values in kinds])
+
+    @cached_property
+    def csv(self) -> WrittenFile:
+        """The table as CSV."""
+        return written(self.folder / CSV_NAME)
+
+    @cached_property
+    def parquet(self) -> WrittenFile:
+        """The table as Parquet."""
+        return written(self.folder / PARQUET_NAME)
+
+
+def sha256(path: Path) -> str:
+    """Hex digest of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def written(path: Path) -> WrittenFile:
+    """A file of the bundle as its descriptions state it."""
+    return WrittenFile(path.name, path.stat().st_size, sha256(path))
 
 
 # --- folder ---
@@ -261,7 +353,9 @@ def new_folder(folder: Path, *, force: bool) -> Iterator[Path]:
         folder.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.partial-", dir=folder.parent))
         yield draft
-        _publish(draft)
+        for path in [*draft.rglob("*"), draft]:  # readable for all, as a public folder is
+            path.chmod(0o755 if path.is_dir() else 0o644)
+            sync(path)
         _replace(draft, folder, force=force)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
@@ -272,13 +366,6 @@ def new_folder(folder: Path, *, force: bool) -> Iterator[Path]:
     finally:
         if draft is not None:
             shutil.rmtree(draft, ignore_errors=True)
-
-
-def _publish(draft: Path) -> None:
-    """Make every file readable for all, as a public folder is, and bring all to the disk."""
-    for path in [*draft.rglob("*"), draft]:
-        path.chmod(0o755 if path.is_dir() else 0o644)
-        sync(path)
 
 
 def _replace(draft: Path, folder: Path, *, force: bool) -> None:

@@ -67,8 +67,9 @@ def deployment_record(
         "noises": noises_of(events),
         "lattice": on_lattice(events),
     }
+    named = " ".join([title, *curators, day[:4], c.run])
     values = {
-        "$slug": _slug(" ".join([title, *curators, day[:4], c.run])),
+        "$slug": re.sub(r"[^a-z0-9]+", "-", named.lower()).strip("-") or "release",
         "$curators": [
             {"data_curator_name": plain(one.name), "data_curator_type": one.type}
             for one in publication.curators
@@ -124,7 +125,3 @@ def schema_problems(record: Any) -> Iterator[str]:
     validator = Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
     for error in sorted(validator.iter_errors(record), key=lambda e: [str(p) for p in e.path]):
         yield f"{'.'.join(map(str, error.path)) or 'record'}: {error.message[:200]}"
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "release"

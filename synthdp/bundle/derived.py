@@ -7,102 +7,33 @@ writes it again and compares bytes.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
-from typing import Any
 
-from synthdp.bundle.certificate import Certificate, profile_svg
+from synthdp.bundle.certificate import profile_svg
 from synthdp.bundle.certificate_text import effects_svg, render
-from synthdp.bundle.content import MODEL_FILES
+from synthdp.bundle.content import MODEL_FILES, REPORT, Bundle
 from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, deployment_yaml
-from synthdp.bundle.descriptions import DATACARD, datacard, graph_title, readme
-from synthdp.bundle.noisy_values import ESTIMANDS, read_tables
-from synthdp.bundle.report_page import REPORT, link_strengths, public_report
+from synthdp.bundle.descriptions import DATACARD, arrow_strengths, datacard, graph_title, readme
+from synthdp.bundle.noisy_values import ESTIMANDS
 from synthdp.bundle.signing import STATEMENT
 from synthdp.bundle.table_files import (
     CROISSANT,
     CSV_NAME,
     PARQUET_NAME,
-    WrittenFile,
     croissant,
     descriptor,
 )
-from synthdp.data.domain import Domain
-from synthdp.files import parse_json, read_text
-from synthdp.graph.causal import CausalGraph
-from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.spec.load.loader import parse_spec
-from synthdp.spec.model import ReleaseSpec
+from synthdp.evaluate.fidelity import sampling_floor
+from synthdp.files import read_text
+from synthdp.graph.level_groups import groups_of, on_groups
+from synthdp.privacy.mechanisms.scores import compared
+from synthdp.report.public.content import About, PublicContent
+from synthdp.report.public.page import render_public
+from synthdp.report.sections import GraphView, budget_left
 
-
-@dataclass(frozen=True)
-class Bundle:
-    """What the bundle in `folder` states; its larger parts are read when they are asked for.
-
-    `spec` is the public one, `day` the one on which the run was settled (ISO date).
-    """
-
-    folder: Path
-    spec: ReleaseSpec
-    certificate: Certificate
-    day: str
-
-    @classmethod
-    def stated(cls, folder: Path) -> Bundle:
-        """What a bundle states, unverified.
-
-        Raises:
-            OSError, ValueError, KeyError, TypeError, SynthdpError: it is not what it should be.
-        """
-        spec = parse_spec(read_text(folder / "spec.yaml"), path="spec.yaml")
-        facts = parse_json(read_text(folder / "privacy/certificate.json"))
-        ledger = parse_json(read_text(folder / "privacy/ledger.json"))
-        day = str(ledger["entries"][-1]["at"])[:10]
-        return cls(folder, spec, Certificate.model_validate(facts), day)
-
-    @property
-    def domain(self) -> Domain:
-        """Its columns and levels."""
-        return Domain.from_spec(self.spec.columns)
-
-    @cached_property
-    def graph(self) -> CausalGraph:
-        """The graph of `graph.json`."""
-        return CausalGraph.from_json(parse_json(read_text(self.folder / "graph.json")))
-
-    @cached_property
-    def tables(self) -> tuple[NoisyTable, ...]:
-        """The noisy tables of `marginals.json`."""
-        return read_tables(self.folder)
-
-    @cached_property
-    def profile(self) -> Any:
-        """The content of `privacy/profile.json`."""
-        return parse_json(read_text(self.folder / "privacy/profile.json"))
-
-    @cached_property
-    def deltas(self) -> dict[float, float]:
-        """Delta at each epsilon of the profile."""
-        return {p["epsilon"]: p["delta"] for p in self.profile["points"]}
-
-    @cached_property
-    def csv(self) -> WrittenFile:
-        """The table as CSV."""
-        return written(self.folder / CSV_NAME)
-
-    @cached_property
-    def parquet(self) -> WrittenFile:
-        """The table as Parquet."""
-        return written(self.folder / PARQUET_NAME)
-
-
-def written(path: Path) -> WrittenFile:
-    """A file of the bundle as its descriptions state it."""
-    return WrittenFile(path.name, path.stat().st_size, sha256(path))
+EFFECTS = "privacy/effects.svg"
 
 
 @dataclass(frozen=True)
@@ -117,7 +48,8 @@ class Derived:
 
 
 def _datacard(b: Bundle) -> str:
-    strengths = link_strengths(b.folder, b.spec, b.graph, b.tables)
+    linked = any(edge.structural for edge in b.graph.edges)
+    strengths = arrow_strengths(b.graph, b.codes, b.domain, b.tables) if linked else ()
     return datacard(b.spec, b.certificate, b.graph, b.tables, strengths, day=b.day)
 
 
@@ -147,7 +79,7 @@ DERIVED: dict[str, Derived] = {
         "does not say what spec.yaml, graph.json, marginals.json, synthetic.csv and"
         " privacy/certificate.json say",
     ),
-    "privacy/effects.svg": Derived(
+    EFFECTS: Derived(
         lambda b: effects_svg(b.certificate), "does not show what privacy/certificate.json says"
     ),
     "privacy/profile.svg": Derived(
@@ -164,7 +96,8 @@ DERIVED: dict[str, Derived] = {
         _croissant, "does not describe the table as spec.yaml and privacy/certificate.json do"
     ),
     REPORT: Derived(
-        lambda b: public_report(b.folder), "does not show what the bundle's other files say"
+        lambda b: render_public(public_content(b)),
+        "does not show what the bundle's other files say",
     ),
 }
 """Every derived file by its name, the public report last: it shows others."""
@@ -192,7 +125,47 @@ def as_json(content: object) -> str:
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def sha256(path: Path) -> str:
-    """Hex digest of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+# --- the public report ---
+
+
+def public_content(bundle: Bundle) -> PublicContent:
+    """The content of the page, made of the bundle's other files and of nothing else.
+
+    It takes no values: whatever is not published cannot get into it. Raises what parts of a
+    `Bundle` do.
+    """
+    spec, graph = bundle.spec, bundle.json("graph.json")
+    groups = groups_of(bundle.tables, bundle.domain)
+    facts, drawn = bundle.certificate.model_dump(mode="json"), spec.sampling.rows
+    balance, publication = bundle.json("privacy/ledger.json")["balance"], spec.publication
+    floors = {
+        name: sampling_floor(
+            bundle.codes, bundle.domain, tables, first=drawn or 1, second=max(1, facts["rows"])
+        )
+        for name, tables in compared(bundle.domain).items()
+    }
+    return PublicContent(
+        domain=groups.coarse,
+        facts=facts,
+        about=About(
+            description=spec.dataset.description,
+            intended_use=publication.intended_use if publication else None,
+            publisher=", ".join(c.name for c in publication.curators) if publication else None,
+            contact=spec.dataset.contact,
+            licence=spec.dataset.licence,
+            day=bundle.day,
+            budget=budget_left(spec.privacy.epsilon, balance["epsilon"], balance["cap_epsilon"]),
+        ),
+        effects=read_text(bundle.folder / EFFECTS),
+        profile=[(float(p["epsilon"]), float(p["delta"])) for p in bundle.profile["points"]],
+        graph=GraphView.of(bundle.graph, mode=spec.graph.mode, validation=graph.get("validation")),
+        tables=[on_groups(table, groups) for table in bundle.tables],
+        codes=groups.of(bundle.codes),
+        rows=drawn or 0,
+        estimands=bundle.json(ESTIMANDS)["estimands"] if spec.estimands else (),
+        floors={name: round(floor, 6) for name, floor in floors.items()},
+        first=spec.evaluation.targets,
+        notes=tuple(
+            f"Every synthetic row fulfils the constraint {text}" for text in spec.constraints
+        ),
+    )

@@ -87,7 +87,6 @@ def datacard(
 
 
 def _common(spec: ReleaseSpec, certificate: Certificate, day: str) -> dict[str, Any]:
-    """What data card and README both say."""
     licence = spec.dataset.licence
     return {
         "spec": spec,
@@ -101,12 +100,10 @@ def _common(spec: ReleaseSpec, certificate: Certificate, day: str) -> dict[str, 
     }
 
 
-# --- readme ---
+# --- the public spec, and the README ---
 #
-# The public spec of a bundle as YAML, and the README for users of the data.
-#
-# A steward's spec names files, databases, servers and addresses. None of them is needed to read
-# the release, so `public_spec` leaves them out or replaces them by values that still validate.
+# A steward's spec names files, databases, servers and addresses. None of them is needed to read the
+# release, so `public_spec` leaves them out or replaces them by values that still validate.
 
 
 WITHHELD = "withheld"
@@ -207,9 +204,8 @@ def graph_title(spec: ReleaseSpec) -> str:
 # --- arrows ---
 #
 # How strong each link of the graph is in the synthetic rows: post-processing of what is published.
-#
-# Strength is Cramér's V, with Bergsma's correction (`synthdp.evaluate.fidelity`), on the levels
-# or groups of levels that pairs were counted on.
+# Strength is Cramér's V, with Bergsma's correction (`synthdp.evaluate.fidelity`), on the levels or
+# groups of levels that pairs were counted on.
 
 
 MAX_ARROWS = 15  # links that are listed
@@ -264,9 +260,7 @@ def arrows_text(strengths: Sequence[Strength]) -> str:
     return template("links.md.j2").render(known).removesuffix("\n")
 
 
-# --- front matter ---
-#
-# The head of a bundle's README as dataset hubs read it: YAML between two lines of dashes.
+# --- front matter: the head of the README as dataset hubs read it ---
 #
 # `datasets.load_dataset` finds there which of the files holds the rows. [Source: the dataset card
 # of Hugging Face's hub, huggingface.co/docs/hub/datasets-cards.]

@@ -24,19 +24,14 @@ def tables_json(tables: Sequence[NoisyTable]) -> dict[str, Any]:
 
     `starts` names the columns that are counted on groups of levels: where each group begins.
     """
-    return {"tables": [_stated(table) for table in tables]}
-
-
-def _stated(table: NoisyTable) -> dict[str, Any]:
-    counts = (float(v) for v in np.asarray(table.counts).ravel())
-    starts = {name: list(s) for name, s in table.starts.items()}
-    return {
-        "columns": list(table.columns),
-        "shape": list(table.counts.shape),
-        "sigma": table.sigma,
-        **({"starts": starts} if starts else {}),
-        "counts": [int(v) if v.is_integer() else v for v in counts],
-    }
+    stated = []
+    for table in tables:
+        counts = (float(v) for v in np.asarray(table.counts).ravel())
+        starts = {name: list(s) for name, s in table.starts.items()}
+        about: dict[str, Any] = {"columns": list(table.columns), "shape": list(table.counts.shape)}
+        about |= {"sigma": table.sigma} | ({"starts": starts} if starts else {})
+        stated.append(about | {"counts": [int(v) if v.is_integer() else v for v in counts]})
+    return {"tables": stated}
 
 
 def table_from_json(stated: Mapping[str, Any]) -> NoisyTable:
@@ -101,7 +96,10 @@ def level_law(bundle: Path, domain: Domain, *, margins: bool) -> LevelLaw:
     known = {name for t in tables for name in t.columns if t.has([name])}
     grouped = {name for t in tables for name in t.starts}
     asked = domain.names if margins or grouped else ()
-    if not known.issuperset(asked) or not all(_fits(t, domain) for t in tables):
+    fit = all(
+        _over_domain(t, domain) and np.isfinite(t.counts).all() and t.sigma > 0 for t in tables
+    )
+    if not fit or not known.issuperset(asked):
         raise foreign
     try:
         return LevelLaw.of_tables(tables, domain)
@@ -109,13 +107,7 @@ def level_law(bundle: Path, domain: Domain, *, margins: bool) -> LevelLaw:
         raise foreign from None
 
 
-def _fits(table: NoisyTable, domain: Domain) -> bool:
-    return _over_domain(table, domain) and bool(np.isfinite(table.counts).all()) and table.sigma > 0
-
-
-# --- noisy sums ---
-#
-# `estimands.json`: what the spec's estimands were found to be, with the noisy sums behind it.
+# --- noisy sums: `estimands.json` ---
 
 
 ESTIMANDS = "estimands.json"

@@ -21,13 +21,12 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from synthdp.errors import OutputError, VerifyError
+from synthdp.errors import OutputError, VerifyError, disk_errors
 from synthdp.spec.model import Signing
 
 PRIVATE_NAME, PUBLIC_NAME = "signing-key.pem", "signing-key.pub.pem"
 ALGORITHM = "ed25519"
 SIGNATURE_BYTES = 64
-MAX_KEY_FILE = 64 << 10  # bytes
 
 
 @dataclass(frozen=True)
@@ -96,14 +95,10 @@ def make_keys(folder: Path) -> tuple[Path, Path]:
     shown = key.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-    try:
+    with disk_errors(f"cannot write keys to {folder}", hint="choose another folder"):
         folder.mkdir(parents=True, exist_ok=True)
         _write_new(private, secret, mode=0o600)
         _write_new(public, shown, mode=0o644)
-    except OSError as error:
-        raise OutputError(
-            f"cannot write keys to {folder}: {error.strerror}", hint="choose another folder"
-        ) from None
     return private, public
 
 
@@ -171,11 +166,8 @@ def load_public_key(path: Path) -> Ed25519PublicKey:
     except OSError as error:
         raise VerifyError(f"cannot read the key {path}: {error.strerror}", hint=hint) from None
     except (ValueError, UnsupportedAlgorithm):
-        secret = (
-            "; it holds a private key, which nobody should be given"
-            if b"PRIVATE KEY" in content
-            else ""
-        )
+        holds = "; it holds a private key, which nobody should be given"
+        secret = holds if b"PRIVATE KEY" in content else ""
         raise VerifyError(f"{path} is no public key in PEM{secret}", hint=hint) from None
     if not isinstance(key, Ed25519PublicKey):
         raise VerifyError(
@@ -186,12 +178,10 @@ def load_public_key(path: Path) -> Ed25519PublicKey:
 
 def _read(path: Path) -> bytes:
     with path.open("rb") as file:
-        return file.read(MAX_KEY_FILE)
+        return file.read(64 << 10)
 
 
-# --- statement ---
-#
-# The signed statement of a bundle: an in-toto Statement v1 about every file, in a DSSE envelope.
+# --- statement: an in-toto Statement v1 about every file, in a DSSE envelope ---
 #
 # The statement names each file by its SHA-256 and carries the certificate as its predicate, so a
 # signature under it vouches for the whole folder and for what is claimed about it [in-toto
@@ -260,11 +250,9 @@ def open_envelope(content: Any) -> Envelope:
     Raises:
         ValueError: it is not an envelope.
     """
-    if (
-        not isinstance(content, dict)
-        or not isinstance(content.get("payloadType"), str)
-        or not isinstance(content.get("signatures"), list)
-    ):
+    known = {"payloadType": str, "signatures": list}
+    plain = content if isinstance(content, dict) else {}
+    if not all(isinstance(plain.get(name), kind) for name, kind in known.items()):
         raise ValueError("is not a DSSE envelope")
     if not content["signatures"]:
         raise ValueError("is an envelope without a signature")

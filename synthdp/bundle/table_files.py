@@ -15,13 +15,14 @@ from typing import Any
 from urllib.parse import quote
 
 import pandas as pd
+import yaml
 
 from synthdp.bundle.certificate import Certificate
-from synthdp.bundle.certificate_text import about_column, title_of
+from synthdp.bundle.certificate_text import about_column, template_text, title_of
 from synthdp.data.kinds import column_kind
 from synthdp.errors import VerifyError
 from synthdp.spec.load.wording import up
-from synthdp.spec.model import Column, ReleaseSpec
+from synthdp.spec.model import Column, Dataset, ReleaseSpec
 
 PROFILE = "https://datapackage.org/profiles/2.0/datapackage.json"
 SCHEMA_PROFILE = "https://datapackage.org/profiles/2.0/tableschema.json"
@@ -37,24 +38,16 @@ def check_header(path: Path, names: Sequence[str]) -> None:
         VerifyError: it does not.
     """
     with path.open("rb") as file:
-        header = file.readline(sum(2 * len(name.encode()) + 4 for name in names)).decode(
-            "utf-8", errors="replace"
-        )
+        line = file.readline(sum(2 * len(name.encode()) + 4 for name in names))
+    header = line.decode("utf-8", errors="replace")
     if tuple(next(csv.reader([header]), ())) != tuple(names):
         raise VerifyError(f"{path.name}: its header is not the spec's columns in order")
-    if _first_row_is_longer(path, len(names)):
-        raise VerifyError(f"{path.name}: a row has more fields than the header")
-
-
-def _first_row_is_longer(path: Path, count: int) -> bool:
-    """Whether the first row has more than `count` fields, as far as its first 64 kB show.
-
-    A reader of whole tables makes a column of each field: 100,000 of them take it five seconds.
-    """
+    # A reader of whole tables makes a column of each field: 100,000 of them take it five seconds.
     with path.open("rb") as file:
         file.readline()
         start = file.read(1 << 16).decode("utf-8", errors="replace")
-    return len(next(csv.reader(io.StringIO(start, newline="")), ())) > count
+    if len(next(csv.reader(io.StringIO(start, newline="")), ())) > len(names):
+        raise VerifyError(f"{path.name}: a row has more fields than the header")
 
 
 def write_csv(frame: pd.DataFrame, columns: Mapping[str, Column], path: Path) -> None:
@@ -83,16 +76,16 @@ def descriptor(spec: ReleaseSpec, *, run: str, csv: WrittenFile) -> dict[str, An
         "name": re.sub(r"[^a-z0-9._-]+", "-", f"{dataset.id}-synthetic".lower()),
         "id": run,
         "title": title_of(dataset),
-        "description": f"{dataset.description.strip()}\n\n{_NOTE}"
-        if dataset.description
-        else _NOTE,
+        "description": _described(dataset, _NOTE),
     }
     if dataset.licence:
         package["licenses"] = [_licence(dataset.licence)]
     if dataset.citation:
         package["sources"] = [{"title": dataset.citation}]
     if dataset.contact:
-        package["contributors"] = [_contact(dataset.contact)]
+        mail = re.search(r"[^\s<>(),;]+@[^\s<>(),;]+\.[^\s<>(),;]+", dataset.contact)
+        named = {"title": dataset.contact} | ({"email": mail.group()} if mail else {})
+        package["contributors"] = [{**named, "roles": ["contact"]}]
     package["resources"] = [
         {
             "name": "synthetic",
@@ -115,13 +108,11 @@ def descriptor(spec: ReleaseSpec, *, run: str, csv: WrittenFile) -> dict[str, An
     return package
 
 
+def _described(dataset: Dataset, note: str) -> str:
+    return f"{dataset.description.strip()}\n\n{note}" if dataset.description else note
+
+
 _NOTE = "Synthetic rows under differential privacy; privacy/certificate.md states the guarantee."
-
-
-def _contact(text: str) -> dict[str, Any]:
-    """Whom to ask, as a contributor of Data Package 2; an e-mail address in it is also its own."""
-    mail = re.search(r"[^\s<>(),;]+@[^\s<>(),;]+\.[^\s<>(),;]+", text)
-    return {"title": text, **({"email": mail.group()} if mail else {}), "roles": ["contact"]}
 
 
 def _licence(text: str) -> dict[str, str]:
@@ -146,7 +137,6 @@ def _field(name: str, column: Column) -> dict[str, Any]:
 # --- parquet ---
 #
 # The synthetic table as Parquet: the rows of the CSV, with the types that the spec declares.
-#
 # Categories are dictionaries in the spec's order (ordered for ordinals), booleans are booleans,
 # days are dates, and what is missing is null. It is made from the CSV itself, so that the two
 # cannot differ; `verify` makes it again and compares.
@@ -154,10 +144,6 @@ def _field(name: str, column: Column) -> dict[str, Any]:
 
 PARQUET_NAME = "synthetic.parquet"
 MAX_CELLS, MIN_ROWS, MAX_ROWS = 4_000_000, 1_000, 100_000  # of a row group
-MAX_DICTIONARY = (
-    1 << 30
-)  # bytes: beyond it categories would be written as plain text, and lose their order
-CSV_BLOCK = 16 << 20  # bytes read at once; no line is longer
 
 
 def write_parquet(csv: Path, columns: Mapping[str, Column], path: Path) -> None:
@@ -165,8 +151,10 @@ def write_parquet(csv: Path, columns: Mapping[str, Column], path: Path) -> None:
     import pyarrow.parquet as pq
 
     schema = arrow_schema(columns)
+    # Bytes beyond which categories would be written as plain text, and lose their order.
+    most = 1 << 30
     with pq.ParquetWriter(
-        path, schema, compression="zstd", dictionary_pagesize_limit=MAX_DICTIONARY
+        path, schema, compression="zstd", dictionary_pagesize_limit=most
     ) as writer:
         for group in row_groups(csv, columns):
             writer.write_table(group, row_group_size=group_rows(columns))
@@ -205,7 +193,7 @@ def row_groups(csv: Path, columns: Mapping[str, Column]) -> Iterator[Any]:
     from pyarrow import csv as reader
 
     size, schema, held = group_rows(columns), arrow_schema(columns), []
-    read = reader.ReadOptions(block_size=CSV_BLOCK)
+    read = reader.ReadOptions(block_size=16 << 20)  # no line is longer
     text = reader.ConvertOptions(
         column_types=dict.fromkeys(columns, pa.string()),
         null_values=[""],
@@ -239,44 +227,26 @@ def typed_frame(csv: Path, columns: Mapping[str, Column]) -> Any:
 
     table = pa.concat_tables([arrow_schema(columns).empty_table(), *row_groups(csv, columns)])
     nullable = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
-    return pd.DataFrame(
-        {
-            name: table.column(name).to_pandas(
-                date_as_object=False, types_mapper=nullable.get if column.missing else None
-            )
-            for name, column in columns.items()
-        }
-    )
+    typed = {
+        name: table.column(name).to_pandas(
+            date_as_object=False, types_mapper=nullable.get if column.missing else None
+        )
+        for name, column in columns.items()
+    }
+    return pd.DataFrame(typed)
 
 
 # --- croissant ---
 #
-# The synthetic table as a Croissant dataset (MLCommons, version 1.0).
-#
-# Loaders of machine learning and dataset search engines read it. It is one small JSON-LD document,
-# a function of spec, run and files; the tests check it with `mlcroissant`. Records come from the
-# Parquet file, which has the types of the columns.
+# The synthetic table as a Croissant dataset (MLCommons, version 1.0). Loaders of machine learning
+# and dataset search engines read it. It is one small JSON-LD document, a function of spec, run and
+# files; the tests check it with `mlcroissant`. Records come from the Parquet file, which has the
+# types of the columns.
 
 
 CROISSANT = "croissant.json"
 CONFORMS_TO = "http://mlcommons.org/croissant/1.0"
 RECORDS = "rows"
-TERMS = """citeAs column equivalentProperty extract field fileProperty fileObject fileSet format
-includes isLiveDataset jsonPath key md5 parentField path recordSet references regex repeated replace
-samplingRate separator source subField transform"""
-CONTEXT: dict[str, Any] = {
-    "@language": "en",
-    "@vocab": "https://schema.org/",
-    **{term: f"cr:{term}" for term in TERMS.split()},
-    "conformsTo": "dct:conformsTo",
-    "cr": "http://mlcommons.org/croissant/",
-    "rai": "http://mlcommons.org/croissant/RAI/",
-    "data": {"@id": "cr:data", "@type": "@json"},
-    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
-    "examples": {"@id": "cr:examples", "@type": "@json"},
-    "dct": "http://purl.org/dc/terms/",
-    "sc": "https://schema.org/",
-}
 
 
 @dataclass(frozen=True)
@@ -297,22 +267,19 @@ def croissant(
     parquet: WrittenFile,
 ) -> dict[str, Any]:
     """The content of `croissant.json`; `day` is that of the release, as an ISO date."""
-    dataset = spec.dataset
-    about = _note(certificate)
-    if dataset.description:
-        about = f"{dataset.description.strip()}\n\n{about}"
+    dataset, fixed = spec.dataset, yaml.safe_load(template_text("croissant.yaml.j2"))
     content: dict[str, Any] = {
-        "@context": CONTEXT,
+        "@context": fixed["@context"],
         "@type": "sc:Dataset",
         "conformsTo": CONFORMS_TO,
         "name": f"{dataset.id}-synthetic",
         "alternateName": title_of(dataset),
-        "description": about,
+        "description": _described(dataset, _note(certificate)),
         "identifier": certificate.run,
         "version": "1.0.0",
         "datePublished": day,
         "citeAs": citation(spec, certificate, day=day),
-        **_responsible_use(certificate),
+        **{name: text or _note(certificate) for name, text in fixed["rai"].items()},
     }
     if dataset.licence:
         content["license"] = dataset.licence
@@ -345,16 +312,11 @@ def citation(spec: ReleaseSpec, certificate: Certificate, *, day: str) -> str:
 
     It ends with the citation of the original where the spec states it.
     """
+    title, year = spec.dataset.title or spec.dataset.id, f"({day[:4]})"
     who = ", ".join(c.name for c in spec.publication.curators) if spec.publication else None
-    head = f"{who} ({day[:4]}). " if who else ""
-    year = "" if who else f" ({day[:4]})"
-    privacy = (
-        f"differentially private, epsilon {up(certificate.epsilon)} at delta {certificate.delta:g}"
-    )
-    text = (
-        f"{head}{spec.dataset.title or spec.dataset.id}{year} [synthetic data, {privacy}; run"
-        f" {certificate.run}, {certificate.program}]."
-    )
+    c, head = certificate, f"{who} {year}. {title}" if who else f"{title} {year}"
+    privacy = f"differentially private, epsilon {up(c.epsilon)} at delta {c.delta:g}"
+    text = f"{head} [synthetic data, {privacy}; run {c.run}, {c.program}]."
     if spec.dataset.citation:
         text = f"{text} Made from: {spec.dataset.citation}"
     return " ".join(text.split())
@@ -371,26 +333,6 @@ def _note(certificate: Certificate) -> str:
         f" {certificate.delta:g} for {' '.join(certificate.unit_meaning.split())};"
         " privacy/certificate.md states the guarantee."
     )
-
-
-def _responsible_use(certificate: Certificate) -> dict[str, str]:
-    """The terms of Croissant's vocabulary for responsible AI."""
-    return {
-        "rai:dataCollection": (
-            "Every row was drawn from a model that was fitted with differential privacy; none was"
-            " collected."
-        ),
-        "rai:personalSensitiveInformation": _note(certificate),
-        "rai:dataUseCases": (
-            "Exploring, writing and testing code, teaching, and a first look at relations that the"
-            " released model carries."
-        ),
-        "rai:dataLimitations": (
-            "Not for decisions about a person, for results that must hold for the original, for"
-            " small groups, rare values and extremes, for relations that graph.json does not have,"
-            " or for duplicate and linkage studies."
-        ),
-    }
 
 
 def _file(file: WrittenFile, kind: str, about: str) -> dict[str, Any]:
@@ -433,10 +375,8 @@ def _labels_id(column: str) -> str:
 
 
 def _labels(name: str, column: Column) -> dict[str, Any]:
-    """What the codes of a column stand for, as a record set of its own.
-
-    The column does not refer to it by `references`: loaders would join the two, and read its values
-    as other types.
+    """What the codes of a column stand for, as a record set of its own. The column does not refer
+    to it by `references`: loaders would join the two, and read its values as other types.
     """
     own, kind = _labels_id(name), column_kind(column)
     types = {"code": kind.croissant(column), "label": "sc:Text"}

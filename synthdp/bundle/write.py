@@ -6,64 +6,56 @@ Everything that came out of rows must be `Released`, with receipts of charges in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Any
 
 from synthdp.bundle.audit_record import AuditRecord
-from synthdp.bundle.certificate import PlannedSpend, certify, profile_of, profile_svg
+from synthdp.bundle.certificate import certify, profile_of, profile_svg
 from synthdp.bundle.content import (
     MODEL_FILES,
+    REPORT,
+    Bundle,
     BundleContent,
-    LedgerReader,
     check_content,
     check_target,
     new_folder,
     receipts_of,
     refuse,
+    sha256,
 )
 from synthdp.bundle.deployment import DEPLOYMENT
-from synthdp.bundle.derived import DERIVED, Bundle, as_json, sha256
+from synthdp.bundle.derived import DERIVED, EFFECTS, as_json
 from synthdp.bundle.descriptions import public_spec, spec_yaml
 from synthdp.bundle.noisy_values import ESTIMANDS, tables_json
-from synthdp.bundle.report_page import REPORT
 from synthdp.bundle.signing import STATEMENT, Signer, make_statement, sign
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME, write_csv, write_parquet
 from synthdp.files import SUMS
 from synthdp.ledger.entries import Balance, Entry, balance_at_reservation
 from synthdp.privacy.noise import fresh_generator
+from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.private import Released
+from synthdp.progress import Steps
 from synthdp.spec.model import ReleaseSpec
 
-WRITING = (
-    "certificate",
-    "table",
-    "descriptions and profile",
-    "public report",
-)  # steps of `write_bundle`
+if TYPE_CHECKING:
+    from synthdp.ledger.ledger import Ledger
 
-
-class Saves(Protocol):
-    """A model that writes `model.safetensors` and `model.json` into a folder."""
-
-    def save(self, folder: Path) -> object: ...
+# Steps of `write_bundle`.
+WRITING = ("certificate", "table", "descriptions and profile", "public report")
 
 
 def write_bundle(
     folder: Path,
     content: BundleContent,
     *,
-    ledger: LedgerReader,
+    ledger: Ledger,
     force: bool,
     signer: Signer | None = None,
-    begin: Callable[[str], None] = lambda what: None,
 ) -> Path:
     """Write the bundle of a release to `folder`, atomically; returns the folder.
 
     Without a `signer` the bundle says that it is unsigned.
-
-    `begin` is called with the name of each of the `WRITING` when it begins.
 
     Raises:
         BoundaryError: something from rows is not `Released`, its receipts are not in the ledger, or
@@ -75,7 +67,7 @@ def write_bundle(
     check_target(folder, force=force)
     with new_folder(folder, force=force) as draft:
         balance = balance_at_reservation(ledger.entries(), content.run)
-        _write_all(draft, content, entries, balance, signer, begin)
+        _write_all(draft, content, entries, balance, signer)
     return folder
 
 
@@ -85,10 +77,9 @@ def _write_all(
     entries: list[Entry],
     balance: Balance,
     signer: Signer | None,
-    begin: Callable[[str], None],
 ) -> None:
-    certifying, tabling, describing, showing = WRITING
-    begin(certifying)
+    steps, (certifying, tabling, describing, showing) = Steps(len(WRITING)), WRITING
+    steps.begin(certifying)
     spec = public_spec(content.spec)
     facts = certify(
         spec,
@@ -101,13 +92,13 @@ def _write_all(
         audit=content.audit,
         scores=content.scores.value if content.scores else (),
     )
-    begin(tabling)
+    steps.begin(tabling)
     frame = content.synthetic.value
     order = fresh_generator().permutation(len(frame))  # row order must carry nothing
     write_csv(frame.iloc[order], spec.columns, draft / CSV_NAME)
     write_parquet(draft / CSV_NAME, spec.columns, draft / PARQUET_NAME)
     _write_model(draft, content.model.value)
-    begin(describing)
+    steps.begin(describing)
     told = [e.to_json() for e in entries]
     ledger = {"run": content.run, "balance": asdict(balance), "entries": told}
     graph = content.graph.value if isinstance(content.graph, Released) else content.graph
@@ -125,7 +116,7 @@ def _write_all(
     bundle = Bundle(draft, spec, facts, day=entries[-1].at[:10])
     for name, derived in DERIVED.items():
         if name == REPORT:
-            begin(showing)
+            steps.begin(showing)
         text = derived.make(bundle)
         if text is not None:
             _write_text(draft / name, text)
@@ -137,13 +128,7 @@ def _write_all(
         _write_text(draft / STATEMENT, as_json(sign(statement, signer)))
 
 
-def foresee(
-    spec: ReleaseSpec,
-    planned: Sequence[PlannedSpend],
-    *,
-    group_epsilons: Mapping[int, float],
-    audit: AuditRecord | None = None,
-) -> None:
+def foresee(spec: ReleaseSpec, plan: ReleasePlan, audit: AuditRecord | None = None) -> None:
     """Compute and word all that a certificate will say of a plan, before anything is charged.
 
     What cannot be computed is an error here, and nothing is lost by it.
@@ -152,15 +137,15 @@ def foresee(
     facts = certify(
         spec,
         run="planned",
-        planned=planned,
+        planned=plan.stated_spends,
         entries=(),
-        group_epsilons=group_epsilons,
+        group_epsilons=plan.group_epsilons,
         receipts={},
         audit=audit,
     )
     profile_svg(profile_of(facts.planned, spec), facts)
     bundle = Bundle(Path(), spec, facts, day="2000-01-01")
-    for name in ("privacy/certificate.md", "privacy/effects.svg", DEPLOYMENT):
+    for name in ("privacy/certificate.md", EFFECTS, DEPLOYMENT):
         DERIVED[name].make(bundle)
 
 
@@ -169,7 +154,7 @@ def _write_text(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8", newline="\n")
 
 
-def _write_model(draft: Path, model: Saves) -> None:
+def _write_model(draft: Path, model: Any) -> None:
     before = set(draft.iterdir())
     model.save(draft)
     written = {p.name for p in set(draft.iterdir()) - before}

@@ -12,24 +12,18 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
-from synthdp.api.text import render, table
+from synthdp.api.text import Rows, render
 from synthdp.drawing.svg import COOL, FAINT, HOT, INK, frame, label, line, shortened
 from synthdp.errors import BudgetError, printable
 from synthdp.ledger.ledger import Ledger
-from synthdp.spec.addresses import (
-    from_folder,
-    shown_address,
-    shown_path,
-    sqlite_address,
-    sqlite_file,
-)
+from synthdp.spec import addresses
 
 Facts = Mapping[str, Any]
 
 
 def shown_ledger(ledger: str) -> str:
     """A ledger's path or URL as a page may show it."""
-    return shown_address(ledger) if "://" in ledger else shown_path(ledger)
+    return addresses.shown_address(ledger) if "://" in ledger else addresses.shown_path(ledger)
 
 
 def open_book(ledger: str) -> Ledger:
@@ -41,15 +35,14 @@ def open_book(ledger: str) -> Ledger:
         BudgetError: there is no such ledger.
         VerifyError: it was tampered with; names the row.
     """
-    address = (
-        from_folder(ledger, Path.cwd())
-        if "://" in ledger
-        else sqlite_address(Path(ledger).absolute())
-    )
-    file = sqlite_file(address)
+    address, shown = addresses.sqlite_address(Path(ledger).absolute()), addresses.shown_path(ledger)
+    if "://" in ledger:
+        address = addresses.from_folder(ledger, Path.cwd())
+        shown = addresses.shown_address(address)
+    file = addresses.sqlite_file(address)
     if file is not None and not file.exists():
         raise BudgetError(
-            f"no ledger at {shown_address(address) if '://' in ledger else shown_path(ledger)}",
+            f"no ledger at {shown}",
             hint="the first release makes it, in .synthdp/ledger.db beside the spec; name another"
             " place with --ledger",
         )
@@ -122,7 +115,7 @@ def _dataset_text(data: Facts) -> str:
     header = ("reserved", "by", "epsilon", "together", "run", "on")
     cap = "" if data["cap_delta"] is None else f" of {data['cap_delta']:g}"
     headline = f"{_headline(data)}; delta {data['delta']:g}{cap}"
-    return "\n".join([headline, render(table(header, rows, numbers=[2, 3])), *_warnings(data)])
+    return "\n".join([headline, render(Rows(header, rows, numbers=[2, 3])), *_warnings(data)])
 
 
 def _headline(data: Facts) -> str:
@@ -132,7 +125,6 @@ def _headline(data: Facts) -> str:
 
 
 def _ends(data: Facts) -> list[float]:
-    """Where each run begins, and where the last one ends."""
     return list(accumulate((run["epsilon"] for run in data["runs"]), initial=0.0))
 
 
@@ -176,7 +168,6 @@ def budget_svg(facts: Sequence[Facts]) -> str:
 
 
 def _waterfall(data: Facts, y: float) -> tuple[list[str], float]:
-    """Shapes of one dataset, from `y` down, and where they end."""
     unit = WIDTH / (max(data["epsilon"], data["cap_epsilon"] or 0.0) or 1.0)
     out = [label(14, y, _headline(data), size=15, bold=True)]
     top, left = y + 10, _left(data)

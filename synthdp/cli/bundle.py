@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from synthdp.cli.options import BundleArgument, Json, say, show, working, write_file
-from synthdp.errors import OutputError
+from synthdp.errors import OutputError, disk_errors
 from synthdp.spec.load.wording import many
 
 
@@ -166,12 +166,8 @@ def copies(
     names = None if columns is None else _columns(bundle, [columns])
     with working("fit"):
         found = copies_of(bundle, m, columns=names, rows=rows, seed=seed)
-    try:
+    with disk_errors(f"cannot make {out}", hint="choose another folder with --out"):
         out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(
-            f"cannot make {out}: {error.strerror}", hint="choose another folder with --out"
-        ) from None
     with working("copies") as progress:
         for i, table in enumerate(found, 1):
             write_blocks(iter([table]), found.columns, out / f"copy-{i:0{len(str(m))}d}.csv")

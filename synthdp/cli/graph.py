@@ -9,18 +9,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from synthdp.cli.options import Json, say, shown_graph, working, write_file
 from synthdp.cli.options import show as tell
-from synthdp.progress import current
-from synthdp.spec.load.wording import many, up
+from synthdp.report.prose import say_of_plan
+from synthdp.spec.load.wording import up
 
 if TYPE_CHECKING:
     from synthdp.graph.causal import CausalGraph, GraphEdge
-    from synthdp.graph.diff import GraphDifference
     from synthdp.graph.validation import ValidationReport
     from synthdp.release.graph_only import GraphOutcome
 
@@ -105,7 +104,9 @@ def diff(
         title = f"{before.name} and {after.name}"
         drawn = draw(found.picture(), title=title, styles=DIFFERENCE)
         write_file(svg, drawn, option="--svg")
-    tell(found.to_json(), as_json=as_json, text=lambda: difference_text(found))
+    tell(
+        found.to_json(), as_json=as_json, text=lambda: say_of_plan("graph_difference", found=found)
+    )
 
 
 @graph_app.command(**shown_graph("learn"))
@@ -153,9 +154,7 @@ def orient(
     from synthdp.release.graph_only import run_orientation
 
     with working():
-        job, found = run_orientation(
-            spec, (one, other), score=score, out=out, force=force, reporter=current()
-        )
+        job, found = run_orientation(spec, (one, other), score=score, out=out, force=force)
     planned, delta, run = job.plan.epsilon_spent, job.plan.delta, job.folder.run
     cost = {"epsilon_planned": planned, "epsilon_spent": job.spent.epsilon_spent}
     text = (
@@ -173,7 +172,7 @@ def _run(
     from synthdp.release.graph_only import run_graph
 
     with working():
-        outcome = run_graph(spec, mode=mode, out=out, force=force, reporter=current())
+        outcome = run_graph(spec, mode=mode, out=out, force=force)
     folder, refused = outcome.job.out, outcome.refused
     more = {"folder": str(folder), "refused": refused is not None}
     tell(outcome, as_json=as_json, text=lambda: outcome_text(outcome), **more)
@@ -195,22 +194,8 @@ def graph_text(graph: CausalGraph) -> str:
     links = sorted(
         (e for e in graph.edges if e.structural), key=lambda e: (rank[e.effect], rank[e.cause])
     )
-    lines = [
-        f"{many(len(graph.nodes), 'column')}, {many(len(graph.directed), 'arrow')},"
-        f" {many(len(graph.undirected), 'link')} of unknown direction",
-        *_aligned([(_words(e), e.provenance) for e in links]),
-        *(f"group {name}: {', '.join(names)}" for name, names in graph.groups.items()),
-        *(f"unseen common cause: {', '.join(names)}" for names in graph.latent),
-    ]
-    if graph.pag is not None:
-        lines.append("if causes may be unseen (o: not known, <->: neither causes the other):")
-        lines += [f"  {link}{'   visible' if link.visible else ''}" for link in graph.pag]
-    if graph.open_pairs:
-        shown, more = graph.open_pairs[:MAX_OPEN], len(graph.open_pairs) - MAX_OPEN
-        named = ", ".join(" - ".join(pair) for pair in shown)
-        rest = f", and {more} more" if more > 0 else ""
-        lines.append(f"not enough evidence for or against: {named}{rest}")
-    return "\n".join(lines)
+    aligned = _aligned([(_words(e), e.provenance) for e in links])
+    return say_of_plan("graph", graph=graph, links=aligned, most=MAX_OPEN)
 
 
 def validation_text(found: ValidationReport) -> str:
@@ -239,37 +224,10 @@ def validation_text(found: ValidationReport) -> str:
 
 def outcome_text(outcome: GraphOutcome) -> str:
     """A finished graph run."""
-    cost: dict[str, Any] = outcome.to_json()["privacy"]
-    out, spent = outcome.job.out, cost["epsilon_spent"]
-    all_used = spent > cost["epsilon_planned"] * (1 - 1e-9)
-    used = "" if all_used else f" ({spent:.4f} used on this outcome, which is no bound)"
-    return "\n".join(
-        [
-            graph_text(outcome.graph),
-            *([validation_text(outcome.validation)] if outcome.validation else []),
-            f"epsilon {up(cost['epsilon_planned'])} of {cost['epsilon_allowed']:g} reserved (the"
-            f" graph's share), at delta {cost['delta']:g}{used}, run {cost['run']}",
-            f"graph    {out / 'graph.json'}, {out / 'graph.svg'}",
-            f"spec     {out / 'graph.yaml'}   (its `graph` section can be pasted into a spec; using"
-            " it costs nothing more)",
-        ]
-    )
-
-
-def difference_text(difference: GraphDifference) -> str:
-    """What differs, and by how much."""
-    kinds = {"added": difference.added, "removed": difference.removed}
-    return "\n".join(
-        [
-            f"{many(difference.common, 'link')} in common, {len(difference.added)} added,"
-            f" {len(difference.removed)} removed, {len(difference.turned)} turned",
-            *(["compared by what observational data can show"] if difference.classes else []),
-            *(f"{kind:<8} {_words(e)}" for kind, edges in kinds.items() for e in edges),
-            *(f"turned   {_words(a)}  is now  {_words(b)}" for a, b in difference.turned),
-            *(f"only in {side}: {', '.join(n)}" for side, n in difference.columns.items() if n),
-            f"structural Hamming distance {difference.distance}, F1 of arcs {difference.f1:.3f}",
-        ]
-    )
+    parts = [graph_text(outcome.graph)]
+    parts += [validation_text(outcome.validation)] if outcome.validation else []
+    cost = outcome.to_json()["privacy"]
+    return "\n".join([*parts, say_of_plan("graph_cost", cost=cost, out=outcome.job.out)])
 
 
 def _words(edge: GraphEdge) -> str:
@@ -278,7 +236,5 @@ def _words(edge: GraphEdge) -> str:
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-    return [
-        "  " + "   ".join(f"{c:<{w}}" for c, w in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    padded = ((f"{c:<{w}}" for c, w in zip(row, widths, strict=True)) for row in rows)
+    return [f"  {'   '.join(cells).rstrip()}" for cells in padded]

@@ -95,9 +95,8 @@ def _exit_with(error: SynthdpError) -> NoReturn:
 
 
 def _unexpected(error: Exception) -> NoReturn:
-    """Print a usage error as Typer does, and of a bug only its kind and place.
-
-    The text of a bug may quote rows.
+    """Print a usage error as Typer does, and of a bug only its kind and place. The text of a bug
+    may quote rows.
     """
     # Typer carries its own copy of click, so its errors have no public base.
     show = getattr(error, "show", None)
@@ -116,8 +115,7 @@ def _unexpected(error: Exception) -> NoReturn:
     ]
     what = f"internal error {type(error).__name__} (message withheld: it may quote data)"
     lines = [f"synthdp: {what}", "  at " + "\n     ".join(frames[-6:])]
-    if (spent := budget_note(error)) is not None:
-        lines.append(f"  {spent}")
+    lines += [f"  {spent}"] if (spent := budget_note(error)) is not None else []
     say("\n".join(lines), err=True)
     show_error(error_json(what, exit_code=1))
     sys.exit(1)

@@ -28,7 +28,7 @@ from rich.progress import (
 from rich.text import Text
 from typer.core import TyperGroup
 
-from synthdp.errors import OutputError, StoppedError, TerminatedError, budget_note, printable
+from synthdp.errors import StoppedError, TerminatedError, budget_note, disk_errors, printable
 from synthdp.progress import Advance, shown_on, stage, unheard
 
 Json = Annotated[
@@ -81,12 +81,9 @@ class Commands(TyperGroup):
         except KeyboardInterrupt as stop:
             again = "the same command goes on with the models that it has trained"
             hint = again if ctx.invoked_subcommand == "audit" else None
-            ended = isinstance(stop, Terminated)
-            error = (
-                TerminatedError("ended by SIGTERM", hint=hint)
-                if ended
-                else StoppedError("interrupted", hint=hint)
-            )
+            error = StoppedError("interrupted", hint=hint)
+            if isinstance(stop, Terminated):
+                error = TerminatedError("ended by SIGTERM", hint=hint)
             if (note := budget_note(stop)) is not None:
                 error.add_note(note)
             raise error from None
@@ -150,12 +147,8 @@ def write_file(path: Path, text: str, *, option: str) -> None:
     Raises:
         OutputError: the file cannot be written.
     """
-    try:
+    with disk_errors(f"cannot write {path}", hint=f"choose another file with {option}"):
         path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise OutputError(
-            f"cannot write {path}: {error.strerror}", hint=f"choose another file with {option}"
-        ) from None
 
 
 # --- help ---
@@ -201,7 +194,6 @@ def _epilog(examples: Sequence[str]) -> str:
 # --- progress ---
 
 PLAIN_SECONDS = 8.0  # of silence before a plain line
-SPEED_SECONDS = 180.0  # over which the speed is taken: on a busy machine shorter ones jump
 
 
 @contextmanager
@@ -228,7 +220,7 @@ class ProgressDisplay:
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             console=self._console,
-            speed_estimate_period=SPEED_SECONDS,
+            speed_estimate_period=180.0,  # on a busy machine shorter ones jump
             disable=not self._console.is_terminal,
         )
         self._running: dict[str, tuple[Any, _Plain]] = {}

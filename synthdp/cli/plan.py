@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from synthdp.cli.options import Json, Out, SpecArgument, show, working, write_file
-from synthdp.progress import Reporter, current
 
 if TYPE_CHECKING:
     from synthdp.release.job import ReleaseOutcome
@@ -132,10 +130,9 @@ def release(
     """Run a release: measure, train, sample, write the bundle, and judge it."""
     from synthdp.release import run
 
-    _finish(
-        lambda reporter: run.release(spec, out=out, force=force, reporter=reporter, attack=attack),
-        as_json,
-    )
+    with working():
+        outcome = run.release(spec, out=out, force=force, attack=attack)
+    _finish(outcome, as_json)
 
 
 def resume(
@@ -157,10 +154,9 @@ def resume(
     """Continue an interrupted run without paying again."""
     from synthdp.release import run
 
-    when: Literal["now", "never"] = "now" if without is None else "never"
-    _finish(
-        lambda reporter: run.resume(out, spec_path=spec, reporter=reporter, attack=when), as_json
-    )
+    with working():
+        outcome = run.resume(out, spec_path=spec, attack="now" if without is None else "never")
+    _finish(outcome, as_json)
 
 
 def attack(
@@ -172,14 +168,14 @@ def attack(
     """
     from synthdp.release import run
 
-    _finish(lambda reporter: run.run_attack(out, reporter=reporter), as_json)
+    with working():
+        outcome = run.run_attack(out)
+    _finish(outcome, as_json)
 
 
-def _finish(work: Callable[[Reporter], ReleaseOutcome], as_json: bool) -> None:
-    """Run a release to its end, print what it came to, and fail where a gate withheld it."""
+def _finish(outcome: ReleaseOutcome, as_json: bool) -> None:
+    """Print what a run came to, and fail where a gate withheld the bundle."""
     from synthdp.api.text import outcome_facts, outcome_text
 
-    with working():
-        outcome = work(current())
     show(outcome_facts(outcome), as_json=as_json, text=lambda: outcome_text(outcome))
     outcome.check_passed()

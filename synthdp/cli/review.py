@@ -26,17 +26,7 @@ import typer
 from synthdp import __version__
 from synthdp.cli.options import BundleArgument, Json, Out, show, shown, working
 from synthdp.errors import INSTALL_RELEASE, OutputError, SynthdpError
-from synthdp.progress import current
-from synthdp.spec.addresses import (
-    check_uri,
-    from_folder,
-    home,
-    ledger_address,
-    reason,
-    shown_address,
-    sqlite_file,
-    store_address,
-)
+from synthdp.spec import addresses
 from synthdp.spec.load.wording import up
 from synthdp.spec.model import ReleaseSpec
 
@@ -105,7 +95,7 @@ def diff(
     from synthdp.verify.diff import compare
 
     with working():
-        found = compare(bundle_a, bundle_b, reporter=current())
+        found = compare(bundle_a, bundle_b)
     show(found, as_json=as_json, text=lambda: difference_text(found))
 
 
@@ -159,10 +149,10 @@ def audit(
     of_bundle = what.is_dir()
     with working():
         if of_bundle:
-            record, path = plan.audit_bundle(what, replay_only=replay, out=out, reporter=current())
+            record, path = plan.audit_bundle(what, replay_only=replay, out=out)
         else:
             rows = "none" if replay else rows
-            record, path = plan.audit(what, rows=rows, out=out, reporter=current())
+            record, path = plan.audit(what, rows=rows, out=out)
     not_audited = {"not_audited": plan.NEEDS_ROWS} if of_bundle else {}
     facts = record.model_dump() | {"record": str(path)} | not_audited
     text = audit_text(record, path)
@@ -181,22 +171,19 @@ def doctor(
     """Look at what a release needs of this machine: libraries, ledger, MLflow, cores, memory, GPU,
     telemetry. Exit code 2 if something is wrong.
     """
-    from synthdp.api.text import render, table
+    from synthdp.api.text import Rows, render
     from synthdp.spec.load.loader import load_spec
 
     content = load_spec(spec, lists=True) if spec else None
-    found = list(examine(content, home(spec) if spec else Path.cwd()))
+    found = list(examine(content, addresses.home(spec) if spec else Path.cwd()))
     wrong = [f.what for f in found if f.state == "wrong"]
+    words = {"wrong": "WRONG"}
     rows = [
-        (
-            "WRONG" if f.state == "wrong" else f.state,
-            f.what,
-            f.found + (f"\n{f.hint}" if f.hint else ""),
-        )
+        (words.get(f.state, f.state), f.what, "\n".join(filter(None, (f.found, f.hint))))
         for f in found
     ]
     facts = {"ok": not wrong, "findings": [asdict(f) for f in found]}
-    show(facts, as_json=as_json, text=lambda: render(table(["", "", ""], rows, numbers=[])))
+    show(facts, as_json=as_json, text=lambda: render(Rows(["", "", ""], rows, numbers=[])))
     if wrong:
         message = f"a release would not run here: {', '.join(wrong)}"
         raise OutputError(message, hint="see above what to do")
@@ -218,7 +205,7 @@ def track(
     """
     from synthdp.tracking.mlflow_run import log_later
 
-    warnings = log_later(out, store=from_folder(store, Path.cwd()) if store else None)
+    warnings = log_later(out, store=addresses.from_folder(store, Path.cwd()) if store else None)
     if warnings:
         raise OutputError(
             "; ".join(warnings),
@@ -258,10 +245,10 @@ def ui(
         raise ModuleNotFoundError(name="mlflow")
     loaded = load_spec(spec, lists=True) if spec else None
     if store is not None:
-        uri = existing(from_folder(store, Path.cwd()))
+        uri = existing(addresses.from_folder(store, Path.cwd()))
         experiment = loaded.tracking.experiment if loaded else "synthdp"
     else:
-        uri, experiment = store_of(loaded, home(spec) if spec else Path.cwd())
+        uri, experiment = store_of(loaded, addresses.home(spec) if spec else Path.cwd())
     with serving(uri, port=port, experiment=experiment) as pages:
         page = _shown_page(pages.address, uri)
         runs = latest_runs(pages, experiment) if page == pages.address else []
@@ -281,7 +268,7 @@ def ui(
 
 def _shown_page(address: str, uri: str) -> str:
     """The page's address, without what may be a password or a token in that of a server."""
-    shown = shown_address(uri)
+    shown = addresses.shown_address(uri)
     if not uri.startswith("http") or uri.rstrip("/") == shown:
         return address
     hidden = "its path, and what else its address holds, are not shown; they are in tracking.uri"
@@ -307,7 +294,6 @@ def _until_interrupted(uri: str) -> None:
 # and creates nothing. A check yields its findings, or raises what is wrong.
 
 MIN_MEMORY, MIN_DISK = 2.0, 2.0  # GB: what Adult takes with some to spare
-SECONDS = 5  # that a server may take to answer
 
 
 @dataclass(frozen=True)
@@ -377,7 +363,6 @@ def _wanted(requirement: Requirement, *, extra: str) -> bool:
 
 
 def _unmet(stated: Iterable[Requirement]) -> Iterator[str]:
-    """Those that are missing or of another version."""
     for requirement in stated:
         try:
             version = metadata.version(requirement.name)
@@ -390,9 +375,8 @@ def _unmet(stated: Iterable[Requirement]) -> Iterator[str]:
 
 def _machine(spec: ReleaseSpec | None, folder: Path) -> Iterator[Diagnosis]:
     counted = hasattr(os, "sched_getaffinity")
-    yield Diagnosis(
-        "cores", "ok", f"{len(os.sched_getaffinity(0)) if counted else os.cpu_count() or 1}"
-    )
+    cores = len(os.sched_getaffinity(0)) if counted else os.cpu_count() or 1
+    yield Diagnosis("cores", "ok", f"{cores}")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     hint = "a release of a table like Adult takes .7 GB; see `synthdp plan` for yours"
     yield _enough("memory", memory, MIN_MEMORY, hint)
@@ -420,8 +404,8 @@ def _ledger(spec: ReleaseSpec | None, folder: Path) -> Iterator[Diagnosis]:
     """The ledger opens, and its chain is whole. One that does not exist yet is not made."""
     from synthdp.ledger.ledger import Ledger
 
-    address = ledger_address(spec.privacy.ledger if spec is not None else None, folder)
-    file = sqlite_file(address)
+    address = addresses.ledger_address(spec.privacy.ledger if spec is not None else None, folder)
+    file = addresses.sqlite_file(address)
     if file is not None and not file.exists():
         yield Diagnosis("ledger", "ok", f"{file}: none yet; the first release makes it")
         return
@@ -440,9 +424,9 @@ def _store(spec: ReleaseSpec | None, folder: Path) -> Iterator[Diagnosis]:
     if spec is not None and not spec.tracking.enabled:
         yield Diagnosis("mlflow", "ok", "tracking is off in this spec")
         return
-    uri = store_address(spec.tracking.uri if spec is not None else None, folder)
-    check_uri(uri)
-    file = sqlite_file(uri)
+    uri = addresses.store_address(spec.tracking.uri if spec is not None else None, folder)
+    addresses.check_uri(uri)
+    file = addresses.sqlite_file(uri)
     if uri.startswith(("http://", "https://")):
         yield Diagnosis("mlflow", "ok", f"{_server(uri)} answers")
     elif file is None:
@@ -469,13 +453,15 @@ def _tracked_runs(path: Path) -> int:
 
 def _server(uri: str) -> str:
     """The address of an MLflow server that answers, as it may be shown."""
-    shown = shown_address(uri)
+    shown = addresses.shown_address(uri)
     try:
-        with urlopen(f"{uri.rstrip('/')}/health", timeout=SECONDS) as answer:
+        with urlopen(f"{uri.rstrip('/')}/health", timeout=5) as answer:
             healthy = answer.status == 200
     except (URLError, OSError, ValueError, HTTPException) as error:
         hint = "start the server, or set tracking.enabled: false"
-        raise OutputError(f"{shown} does not answer: {reason(error)}", hint=hint) from None
+        raise OutputError(
+            f"{shown} does not answer: {addresses.reason(error)}", hint=hint
+        ) from None
     if not healthy:
         raise OutputError(f"{shown} answers", hint="it is no MLflow server")
     return shown

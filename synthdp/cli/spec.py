@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from synthdp.cli.options import Json, SpecArgument, say, show, working, write_file
-from synthdp.errors import BudgetError, OutputError
-from synthdp.progress import current
+from synthdp.errors import BudgetError, OutputError, disk_errors
 from synthdp.spec.load.wording import up
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ CodebookFile = Annotated[
         " SPSS (.sav, .zsav, .por) or Stata (.dta); no row of it is read."
     ),
 ]
-Rows = Annotated[
+RowCount = Annotated[
     int | None, typer.Option(help="The number of rows, as a constant that may be published.", min=1)
 ]
 Decimal = Annotated[
@@ -104,7 +103,7 @@ def init(
     builtin: Builtin = None,
     codebook: CodebookFile = None,
     out: Annotated[Path, typer.Option(help="Where to write the draft.")] = Path("spec.yaml"),
-    rows: Rows = None,
+    rows: RowCount = None,
     ask: Annotated[
         bool, typer.Option(help="Ask for types, units, bounds, bins and budget.")
     ] = True,
@@ -142,8 +141,12 @@ def init(
     if alone := [name for name, value in given.items() if value is not None]:
         raise OutputError(f"{alone[0]} belongs to --private", hint="add --private, or leave it out")
     if csv is None:
-        text = _builtin_draft(builtin)
-        write_file(out, text, option="--out")
+        from synthdp.data.builtin.drafts import DRAFTS
+
+        if builtin is None or builtin not in DRAFTS:
+            hint = f"give a CSV file, or --builtin with one of {', '.join(DRAFTS)}"
+            raise OutputError("no table to draft a spec for", hint=hint)
+        write_file(out, text := DRAFTS[builtin](), option="--out")
     else:
         text = _draft(csv, codebook, out, question, rows, decimal)
     _preview(out, text, as_json=as_json)
@@ -197,17 +200,7 @@ def _draft(
     return text
 
 
-def _builtin_draft(name: str | None) -> str:
-    from synthdp.data.builtin.drafts import DRAFTS
-
-    if name is None or name not in DRAFTS:
-        hint = f"give a CSV file, or --builtin with one of {', '.join(DRAFTS)}"
-        raise OutputError("no table to draft a spec for", hint=hint)
-    return DRAFTS[name]()
-
-
 def _preview(out: Path, text: str, *, as_json: bool) -> None:
-    """Show the levels of each column where the draft is complete, and what to do next."""
     from synthdp.data.domain import Domain
     from synthdp.errors import SpecError
     from synthdp.spec.checks.checks import traps
@@ -241,7 +234,7 @@ MAX_LABELS = 8  # of a column, in text
 
 def columns_text(facts: Sequence[dict[str, Any]]) -> str:
     """The levels that a spec gives each column, as text; of many the first and the last."""
-    from synthdp.api.text import render, table
+    from synthdp.api.text import Rows, render
 
     rows = []
     for column in facts:
@@ -250,7 +243,7 @@ def columns_text(facts: Sequence[dict[str, Any]]) -> str:
             labels = [*labels[: MAX_LABELS - 4], "...", *labels[-3:]]
         rows.append((column["column"], column["type"], f"{column['levels']}", " | ".join(labels)))
     return render(
-        table(["column", "type", "levels", ""], rows, numbers=[2]),
+        Rows(["column", "type", "levels", ""], rows, numbers=[2]),
         "(from the spec alone; no row was read)",
     )
 
@@ -306,11 +299,8 @@ def inspect(
     found = misfits_for_steward(load_spec(spec, lists=True), spec, examples=examples)
     told = f"{WARNING}\n{misfits_text(found)}"
     if out is not None:
-        try:
+        with disk_errors(f"cannot write {out}", hint="choose another with --out"):
             write_private(out, told + "\n")
-        except OSError as error:
-            message, hint = f"cannot write {out}: {error.strerror}", "choose another with --out"
-            raise OutputError(message, hint=hint) from None
     facts = {"warning": WARNING, "misfits": [asdict(misfit) for misfit in found]}
     show(facts, as_json=as_json, text=lambda: told)
     if out is not None:
@@ -319,7 +309,7 @@ def inspect(
 
 def misfits_text(found: Sequence[Misfit]) -> str:
     """A line for each column and kind."""
-    from synthdp.api.text import render, table
+    from synthdp.api.text import Rows, render
 
     if not found:
         return "every value fits the spec"
@@ -329,7 +319,7 @@ def misfits_text(found: Sequence[Misfit]) -> str:
     for m in found:
         examples = ", ".join(f"{value} ({rows:,})" for value, rows in m.examples)
         rows.append((m.column, m.kind, f"{m.rows:,}", KINDS[m.kind], examples)[:shown])
-    return render(table(head[:shown], rows, numbers=[2]))
+    return render(Rows(head[:shown], rows, numbers=[2]))
 
 
 # --- private init ---
@@ -364,7 +354,7 @@ def run_private(options: Options, *, ask: Ask | None, force: bool, as_json: bool
         csv, request = with_back(kept, lambda: request_of(options, kept))
         kept.forget()
     with working():
-        found = private_init(request, csv, options.out, force=force, reporter=current())
+        found = private_init(request, csv, options.out, force=force)
     facts = {"file": str(options.out)} | found.to_json()
     show(facts, as_json=as_json, text=lambda: found_text(found))
     say(f"wrote {options.out}; read it, then run `synthdp plan {options.out}`", err=True)
@@ -449,7 +439,7 @@ def _missing(option: str, what: str) -> OutputError:
 
 def found_text(found: PrivateInit) -> str:
     """What was found, as text."""
-    from synthdp.api.text import render, table
+    from synthdp.api.text import Rows, render
 
     privacy, header = found.job.spec.privacy, ["column", "type", "found", "expected loss", "+-"]
     rows = []
@@ -458,7 +448,7 @@ def found_text(found: PrivateInit) -> str:
         losses = (f"{100 * share:.1f}%" for share in (c.lost, c.error))
         rows.append((c.name, str(c.entry["type"]), c.found + missing, *losses))
     return render(
-        table(header, rows, numbers=[3, 4]),
+        Rows(header, rows, numbers=[3, 4]),
         "(found under differential privacy: expected losses are shares of rows, and have errors)",
         f"epsilon {up(found.job.plan.epsilon_spent)} of {privacy.epsilon:g}, at delta"
         f" {privacy.delta:g}, run {found.job.folder.run}",

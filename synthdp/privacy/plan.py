@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 import dp_accounting
+from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from synthdp.errors import BudgetError
 from synthdp.privacy import accounting
@@ -25,6 +26,7 @@ from synthdp.privacy.mechanisms.frequent_texts import TextBudget
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
 from synthdp.privacy.mechanisms.scores import ScoreBudget
+from synthdp.spec.model import Model
 
 # Purposes, as ledgers and certificates name them; those of the graph, and of estimands, have a name
 # of their own each.
@@ -76,6 +78,23 @@ MechanismFactory = Callable[[float], PlannedMechanism]
 starting point (`privacy.calibration`).
 """
 M = TypeVar("M")
+
+
+class Spend(Model):
+    """One look at the rows as ledger, certificate and audit state it: what it is for, the name of
+    its mechanism, and its privacy event as plain JSON.
+
+    What it costs alone, its part in the cost of all, and whether a run used it are computed where
+    they are shown. An audit's record leaves the name out.
+    """
+
+    purpose: str
+    mechanism: str | None = None
+    event: dict[str, Any]
+
+    @model_serializer(mode="wrap")
+    def _without_none(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in plain(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -225,26 +244,26 @@ class ReleasePlan:
             "rows_per_unit": self.rows_per_unit,
             "spends": [
                 {
-                    "purpose": stated["purpose"],
-                    "mechanism": stated["mechanism"],
+                    "purpose": stated.purpose,
+                    "mechanism": stated.mechanism,
                     "epsilon_alone": self.epsilon_of(spend),
-                    "event": stated["event"],
+                    "event": stated.event,
                 }
                 for spend, stated in zip(self.spends, self.stated_spends, strict=True)
             ],
         }
 
     @property
-    def stated_spends(self) -> list[dict[str, Any]]:
-        """The spends as a certificate lists them, in plain JSON."""
-        return [
-            {
-                "purpose": s.purpose,
-                "mechanism": s.mechanism.name,
-                "event": event_to_json(s.mechanism.event(self.rows_per_unit)),
-            }
+    def stated_spends(self) -> tuple[Spend, ...]:
+        """The spends as a certificate lists them."""
+        return tuple(
+            Spend(
+                purpose=s.purpose,
+                mechanism=s.mechanism.name,
+                event=event_to_json(s.mechanism.event(self.rows_per_unit)),
+            )
             for s in self.spends
-        ]
+        )
 
     @property
     def digest(self) -> str:
@@ -281,8 +300,10 @@ def needed(mechanism: M | None, purpose: str) -> M:
     return mechanism
 
 
-def spends_digest(spends: Iterable[Mapping[str, Any]]) -> str:
-    """SHA-256 of planned spends, each with its purpose, its mechanism's name and its event as JSON.
+def spends_digest(spends: Iterable[Spend]) -> str:
+    """SHA-256 of planned spends.
+
     A reservation holds it, so that no bundle can leave out a spend that its run did not use.
     """
-    return hashlib.sha256(json.dumps(list(spends), sort_keys=True).encode()).hexdigest()
+    stated = [spend.model_dump(mode="json") for spend in spends]
+    return hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest()

@@ -15,7 +15,7 @@ from typing import Literal
 
 from synthdp.bundle.audit_record import audits_for_steward
 from synthdp.errors import BUDGET, GateError, OutputError, SynthdpError
-from synthdp.progress import Steps
+from synthdp.progress import stage, tell
 from synthdp.release.gates import GateVerdict
 from synthdp.release.job import Job
 from synthdp.release.judge import Judge, Judgement, NotJudged, internal_report
@@ -27,18 +27,11 @@ from synthdp.spec.model import ATTACK_METRICS, ReleaseSpec
 AttackWhen = Literal["now", "later", "never"]
 
 
-def how_to_resume(spec: ReleaseSpec, out: Path) -> str:
-    """What continues a run of `spec` in `out`."""
+def how_to(do: Literal["resume", "attack"], spec: ReleaseSpec, out: Path) -> str:
+    """What continues a run of `spec` in `out`, or runs the attack that it has put off."""
     if spec.dataset.source.kind == "dataframe":
-        return f"`synthdp.resume({str(out)!r}, df)` in Python, with the same rows,"
-    return f"`synthdp resume {out}`"
-
-
-def how_to_attack(spec: ReleaseSpec, out: Path) -> str:
-    """What runs the attack that a release of `spec` into `out` has put off."""
-    if spec.dataset.source.kind == "dataframe":
-        return f"`synthdp.attack({str(out)!r}, df)` in Python, with the same rows,"
-    return f"`synthdp attack {out}`"
+        return f"`synthdp.{do}({str(out)!r}, df)` in Python, with the same rows,"
+    return f"`synthdp {do} {out}`"
 
 
 def _gated(spec: ReleaseSpec) -> list[str]:
@@ -51,16 +44,15 @@ def waiting(spec: ReleaseSpec, out: Path, attack: AttackWhen) -> list[str]:
     gated = _gated(spec)
     if attack == "now" or not gated:
         return []
-    return [
-        f"a gate is on {gated[0]}: nothing is published before {how_to_attack(spec, out)} has run"
-    ]
+    runs = how_to("attack", spec, out)
+    return [f"a gate is on {gated[0]}: nothing is published before {runs} has run"]
 
 
 def put_off(job: Job, attack: AttackWhen) -> list[str]:
     """Says that the attack is still to run, if it is."""
     if attack != "later" or not job.spec.attacks.membership.enabled:
         return []
-    return [f"the attack is put off; {how_to_attack(job.spec, job.out)} runs it"]
+    return [f"the attack is put off; {how_to('attack', job.spec, job.out)} runs it"]
 
 
 def check_attacked(job: Job, attack: AttackWhen) -> None:
@@ -74,7 +66,7 @@ def check_attacked(job: Job, attack: AttackWhen) -> None:
         return
     raise GateError(
         f"there is no bundle yet: the gate on {gated[0]} waits for the attack",
-        hint=f"{how_to_attack(job.spec, job.out)} runs it and decides the gate",
+        hint=f"{how_to('attack', job.spec, job.out)} runs it and decides the gate",
     )
 
 
@@ -112,7 +104,7 @@ def judge_and_report(
         if job.spec.attacks.membership.enabled and found.attack is None:
             if attack == "now":
                 if bundle is not None:
-                    judge.reporter.tell(f"the bundle is there: {bundle}; the attack begins")
+                    tell(f"the bundle is there: {bundle}; the attack begins")
                 found = judge.attacked(found)
             else:
                 (absent[ATTACK],) = put_off(job, attack) or ["left out when the run was resumed"]
@@ -130,7 +122,7 @@ def _bundle_noted(job: Job, bundle: Path | None) -> Iterator[None]:
             error.add_note(
                 f"{BUDGET}epsilon {privacy.epsilon:g} at delta {privacy.delta:g} stays spent by run"
                 f" {job.folder.run}, and its bundle is whole: {bundle};"
-                f" {how_to_resume(job.spec, job.out)} judges it, and pays nothing again"
+                f" {how_to('resume', job.spec, job.out)} judges it, and pays nothing again"
             )
         raise
 
@@ -140,7 +132,7 @@ def _report(
 ) -> Path:
     """Write the internal report; without the figures on real rows where they break it."""
     job = judge.job
-    with judge.reporter.stage("report") as progress:
+    with stage("report"):
         write = partial(
             internal_report,
             job.internal,
@@ -148,8 +140,6 @@ def _report(
             judge.fitted,
             verdicts=verdicts,
             audits=audits_for_steward(job.out, job.plan),
-            seconds=judge.reporter.seconds,
-            begin=Steps(2, progress).begin,
         )
         try:
             return write(judgement, absent=absent)

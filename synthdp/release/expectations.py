@@ -42,6 +42,7 @@ from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
 from synthdp.privacy.mechanisms.pair_screen import PairScreen
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.table import Columns
+from synthdp.report.prose import say_of_plan
 from synthdp.spec.model import Gate, ReleaseSpec
 from synthdp.spec.model.evaluation import DP_METRICS
 
@@ -160,9 +161,8 @@ def expected_quality(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan) -> Ex
 
 
 def _coarse(domain: Domain, plan: ReleasePlan) -> Domain:
-    """The domain on which tables of more than one column are counted.
-
-    Mode predict groups fine bins where tables alone make the model.
+    """The domain on which tables of more than one column are counted. Mode predict groups fine bins
+    where tables alone make the model.
     """
     if plan.in_graph(ALL, AdaptiveMarginals) is None or plan.train is not None:
         return domain
@@ -222,17 +222,14 @@ def _columns(
 
 def _tv1(column: ColumnDomain, noise: float) -> float:
     """Expected total variation of the column's one-way table, of which a share has this noise.
-
     Along ordered bins it goes by the noise of the whole, sqrt(bins) that of a bin, whatever their
     number is (`SMOOTHED`). Other levels are simulated.
     """
     law, body = stand_in_law(column), body_of(column)
     if not column.ordered or len(body) <= SmoothingSettings.few_levels:
         rng = np.random.default_rng(column.levels)
-        found = (
-            project_to_simplex(law + rng.normal(0, noise, len(law))) for _ in range(ASSUMED.draws)
-        )
-        return fmean(float(np.abs(p - law).sum()) / 2 for p in found)
+        noisy = (law + rng.normal(0, noise, len(law)) for _ in range(ASSUMED.draws))
+        return fmean(float(np.abs(project_to_simplex(p) - law).sum()) / 2 for p in noisy)
     mass, alone = float(law[body].sum()), column.levels - len(body)
     whole = noise * math.sqrt(len(body)) / mass
     smooth = np.interp(math.log2(whole), SMOOTHED_FROM + np.arange(len(SMOOTHED)), SMOOTHED)
@@ -268,19 +265,11 @@ def _warnings(
     tv1 = fmean(c.tv1 for c in columns)
     if tv1 > ASSUMED.poor_tv1:
         worst = max(columns, key=lambda c: c.tv1)
-        yield (
-            f"noise is large for this table: single columns will be off by about {tv1:.2f} (total"
-            f" variation), {worst.column!r} by {worst.tv1:.2f}; release fewer columns, merge rare"
-            " categories, or spend more"
-        )
+        yield say_of_plan("noise_is_large", tv1=tv1, worst=worst)
     if tests is None:
         return
     if tests.pairs and tests.decidable < tests.pairs / 2:
-        yield (
-            f"graph mode learn can decide few pairs: of {tests.pairs} open pairs it would see a"
-            f" medium dependence (Cohen's w {ASSUMED.medium:g}) in about {tests.decidable}; widen"
-            " bins, raise shares.graph, declare arrows and tiers, or use graph.mode predict"
-        )
+        yield say_of_plan("few_pairs", tests=tests, medium=ASSUMED.medium)
     advice = list(too_many_bins(tests, domain.columns, rows))
     yield from advice[: ASSUMED.advice]
     if len(advice) > ASSUMED.advice:
@@ -331,7 +320,6 @@ def graph_tests(
 
 
 def _search(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan, rows: float) -> GraphTests | None:
-    """The tests of pairs of mode learn: later rounds only take links away."""
     open_pairs = Knowledge.from_spec(spec.graph, domain.names).undecided_pairs
     whole = plan.in_graph("joint", AdaptiveMarginals)
     planned = whole or plan.in_graph("pairs", AdaptiveMarginals)
@@ -358,7 +346,6 @@ def _search(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan, rows: float) -
 
 
 def _some(pairs: Sequence[Pair], most: int) -> tuple[Pair, ...]:
-    """At most so many of them, evenly spaced."""
     most = min(most, len(pairs))
     return tuple(pairs[i * len(pairs) // most] for i in range(most))
 
@@ -409,16 +396,18 @@ def too_many_bins(tests: GraphTests, columns: Sequence[ColumnDomain], rows: floa
             continue
         few = _most_levels(tests, min(levels, most), rows)
         left = few - (levels - bins)
-        why = (
-            f"leave {held:.3g} rows in a cell under noise {tests.sigma:.3g}, and a medium link"
-            f" (Cohen's w {ASSUMED.medium:g}) is likely to stay undecided"
-            if measured
-            else f"make more than {cells} cells, which the graph's tests do not measure"
-        )
         if few < levels and left >= 2:
-            yield (
-                f"column {column.name!r}: with another of {levels} levels, its {bins} bins {why};"
-                f" {left} bins would leave {rows / few**2:.3g} rows in a cell, and show it"
+            yield say_of_plan(
+                "many_bins",
+                column=column.name,
+                levels=levels,
+                bins=bins,
+                held=held,
+                sigma=tests.sigma,
+                medium=ASSUMED.medium,
+                most_cells=None if measured else cells,
+                left=left,
+                rows=rows / few**2,
             )
 
 
@@ -439,8 +428,6 @@ def _most_levels(tests: GraphTests, most: int, rows: float) -> int:
 
 
 # --- estimands ---
-#
-# How far noise alone will move each estimand, from public facts.
 #
 # Rows are taken to be spread evenly over arms and strata, and numbers to lie at an end of their
 # clip, where noise in the number of rows counts most: in most tables the noise moves a mean by
@@ -465,8 +452,6 @@ def expected_estimands(spec: ReleaseSpec, plan: ReleasePlan) -> list[dict[str, A
 
 # --- gates ---
 #
-# What a plan says of gates on published scores: those that are likely to fail, or fall by chance.
-#
 # The noise of a published score is known before any row is read, and so is about how far single
 # columns will be off.
 
@@ -477,11 +462,7 @@ def gate_warnings(spec: ReleaseSpec, plan: ReleasePlan, tv1: float) -> Iterator[
     """
     for gate in spec.gates:
         if gate.metric in ("tv1", "tv1_dp") and gate.at_most is not None and tv1 > gate.at_most:
-            yield (
-                f"the gate on {gate.metric}, at most {gate.at_most:g}, is likely to withhold the"
-                f" bundle after the budget is spent: single columns are expected to be off by about"
-                f" {tv1:.2g}; declare fewer bins or categories, or a larger epsilon"
-            )
+            yield say_of_plan("gate_fails", gate=gate, tv1=tv1)
         elif gate.metric in DP_METRICS and plan.scores is not None:
             yield from _by_chance(gate, 2 * score_noise(spec, plan, gate), tv1)
 
@@ -505,9 +486,8 @@ def score_noise(spec: ReleaseSpec, plan: ReleasePlan, gate: Gate) -> float:
 
 
 def _by_chance(gate: Gate, noise: float, tv1: float) -> Iterator[str]:
-    """A warning where `noise`, either way, is not small beside the room that a gate leaves.
-
-    A gate that asks for a score no better than something says nothing of room.
+    """A warning where `noise`, either way, is not small beside the room that a gate leaves. A gate
+    that asks for a score no better than something says nothing of room.
     """
     bound = _bound(gate)
     if gate.metric == "tv1_dp":
@@ -519,22 +499,15 @@ def _by_chance(gate: Gate, noise: float, tv1: float) -> Iterator[str]:
     asked = gate.at_least if gate.metric == "tstr_accuracy_dp" else gate.at_most
     if noise <= ASSUMED.room * room or asked is None:
         return
-    side = "at least" if gate.at_most is None else "at most"
-    yield (
-        f"the gate on {gate.metric}, {side} {bound:g}, may fall by chance after the budget is"
-        f" spent: noise moves the score by about {noise:.2g} either way (two standard deviations),"
-        f" and the bound leaves {max(0.0, room):.2g}, for {since}; choose another bound, or raise"
-        " evaluation.disclosure_share"
-    )
+    leaves = {"bound": bound, "room": max(0.0, room), "since": since}
+    yield say_of_plan("gate_by_chance", gate=gate, noise=noise, **leaves)
 
 
 def _bound(gate: Gate) -> float:
     return gate.at_most if gate.at_most is not None else gate.at_least or 0.0
 
 
-# --- stand-in laws ---
-#
-# Stand-in laws: how the values of a column are taken to spread before any row is read.
+# --- stand-in laws: how values are taken to spread before any row is read ---
 
 
 def stand_in_law(column: ColumnDomain) -> Probabilities:

@@ -48,22 +48,16 @@ class GateVerdict:
     @property
     def bound(self) -> str:
         """The bound in words."""
-        return (
-            f"at most {self.gate.at_most:g}"
-            if self.gate.at_most is not None
-            else f"at least {self.gate.at_least:g}"
-        )
+        least, most = self.gate.at_least, self.gate.at_most
+        return f"at least {least:g}" if most is None else f"at most {most:g}"
 
     @property
     def margin(self) -> float | None:
         """How far the figure is on the right side of the bound; below 0 it is on the wrong one."""
+        least, most = self.gate.at_least or 0.0, self.gate.at_most
         if self.value is None:
             return None
-        return (
-            self.gate.at_most - self.value
-            if self.gate.at_most is not None
-            else self.value - (self.gate.at_least or 0.0)
-        )
+        return self.value - least if most is None else most - self.value
 
     @property
     def passed(self) -> bool:

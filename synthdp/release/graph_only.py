@@ -11,13 +11,13 @@ in mode given. An interrupted run goes on when its command is given again.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from synthdp.data.domain import Domain
-from synthdp.errors import OutputError, SpecError, SpecProblem, SynthdpError
+from synthdp.errors import SpecError, SpecProblem, SynthdpError, disk_errors
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.formats import WRITERS
 from synthdp.graph.knowledge import Pair
@@ -27,9 +27,9 @@ from synthdp.ledger.connect import budget_noted
 from synthdp.privacy.calibration import expected_fit_rows, make_search_plan
 from synthdp.privacy.mechanisms.anm import Score
 from synthdp.privacy.plan import MechanismFactory, ReleasePlan
-from synthdp.progress import Reporter
+from synthdp.progress import stage
 from synthdp.release.job import Job
-from synthdp.release.open_session import UNSPENT, dropped_if_unpaid, open_session, own_job
+from synthdp.release.open_session import PAID_FOR, UNSPENT, dropped_if_unpaid, open_session, own_job
 from synthdp.spec.load.loader import own_text, parse_spec
 from synthdp.spec.load.wording import stated
 from synthdp.spec.model import ReleaseSpec
@@ -109,12 +109,7 @@ def _search_plan(spec: ReleaseSpec, spends: Mapping[str, MechanismFactory]) -> R
 
 @budget_noted(UNSPENT)
 def run_graph(
-    spec_path: Path,
-    *,
-    mode: Mode,
-    out: Path | None = None,
-    force: bool = False,
-    reporter: Reporter | None = None,
+    spec_path: Path, *, mode: Mode, out: Path | None = None, force: bool = False
 ) -> GraphOutcome:
     """Learn or validate the spec's graph into `out`, or continue the interrupted run there.
 
@@ -125,25 +120,21 @@ def run_graph(
         OutputError: `out` holds another run, or cannot be written.
         BudgetError, DataError: as in a release.
     """
-    reporter = reporter or Reporter()
-    with reporter.stage("plan"):
-        text = own_text(spec_path)
-        loaded = _checked(text, spec_path, mode)
-        out = out or Path("releases") / loaded.dataset.id / "graph"
-        release, domain = share_of(loaded), Domain.from_spec(loaded.columns)
-        job = own_job(
-            spec_path,
-            text,
-            release,
-            domain,
-            graph_plan(release, domain),
-            out,
-            command=f"graph {mode}",
-            what="graph run",
-            force=force,
-        )
+    job = _job(spec_path, mode, graph_plan, out, "graph", command=f"graph {mode}", force=force)
     with dropped_if_unpaid(job):
-        return _run(job, reporter)
+        session = open_session(job)
+        refused: GraphRefuted | None = None
+        with stage("measure the graph"):
+            try:
+                result = find_graph(session, job.spec.graph, job.domain)
+            except GraphRefuted as refusal:
+                refused, result = refusal, GraphResult(refusal.report.apply("flag"))
+        session.settle()
+        found = refused.report if refused else result.validation
+        outcome = GraphOutcome(job, result.graph, found, refused)
+        _write(job.out, outcome)
+        job.folder.remove()
+        return outcome
 
 
 @budget_noted(UNSPENT)
@@ -154,7 +145,6 @@ def run_orientation(
     score: Score = "table",
     out: Path | None = None,
     force: bool = False,
-    reporter: Reporter | None = None,
 ) -> tuple[Job, Orientation]:
     """Say which of two numeric columns is the cause; spends the graph's share of the budget.
 
@@ -166,37 +156,51 @@ def run_orientation(
     """
     from synthdp.graph.contrib import anm_direction
 
-    reporter = reporter or Reporter()
-    with reporter.stage("plan"):
-        text = own_text(spec_path)
-        loaded = _checked(text, spec_path, None)
-        out = out or Path("releases") / loaded.dataset.id / "orient"
-        release, domain = share_of(loaded), Domain.from_spec(loaded.columns)
+    def plan_of(spec: ReleaseSpec, domain: Domain) -> ReleasePlan:
         unknown = [name for name in pair if name not in domain.names]
         if unknown:
             raise SynthdpError(f"unknown column {unknown[0]!r}; columns: {', '.join(domain.names)}")
-        _check_values(loaded, spec_path)
-        plan = _search_plan(
-            release, anm_direction.orientation_spends(domain, pair, scores=(score,))
-        )
-        job = own_job(
-            spec_path,
-            text,
-            release,
-            domain,
-            plan,
-            out,
-            command=shlex.join(["graph", "orient", *pair, "--score", score]),
-            what="graph run",
-            force=force,
-        )
+        _check_values(spec, spec_path)
+        spends = anm_direction.orientation_spends(domain, pair, scores=(score,))
+        return _search_plan(spec, spends)
+
+    command = shlex.join(["graph", "orient", *pair, "--score", score])
+    job = _job(spec_path, None, plan_of, out, "orient", command=command, force=force)
     with dropped_if_unpaid(job):
-        session = open_session(job, reporter)
-        with reporter.stage("orient"):
+        session = open_session(job)
+        with stage("orient"):
             found = anm_direction.orient(session, [pair]).value[0][0]
         session.settle()
         job.folder.remove()
         return job, found
+
+
+def _job(
+    spec_path: Path,
+    mode: Mode | None,
+    plan_of: Callable[[ReleaseSpec, Domain], ReleasePlan],
+    out: Path | None,
+    name: str,
+    *,
+    command: str,
+    force: bool,
+) -> Job:
+    """A new run of `command`, or the interrupted one; `name` is its folder's beside releases."""
+    with stage("plan"):
+        text = own_text(spec_path)
+        spec = share_of(_checked(text, spec_path, mode))
+        domain = Domain.from_spec(spec.columns)
+        return own_job(
+            spec_path,
+            text,
+            spec,
+            domain,
+            plan_of(spec, domain),
+            out or Path("releases") / spec.dataset.id / name,
+            command=command,
+            what="graph run",
+            force=force,
+        )
 
 
 def _checked(text: str, path: Path, mode: Mode | None) -> ReleaseSpec:
@@ -233,24 +237,7 @@ def _check_values(spec: ReleaseSpec, path: Path) -> None:
     raise SpecError([SpecProblem(str(path), 1, 1, where, message, hint)])
 
 
-def _run(job: Job, reporter: Reporter) -> GraphOutcome:
-    session = open_session(job, reporter)
-    refused: GraphRefuted | None = None
-    with reporter.stage("measure the graph"):
-        try:
-            result = find_graph(session, job.spec.graph, job.domain)
-        except GraphRefuted as refusal:
-            refused, result = refusal, GraphResult(refusal.report.apply("flag"))
-    found = refused.report if refused else result.validation
-    session.settle()
-    outcome = GraphOutcome(job, result.graph, found, refused)
-    _write(job.out, outcome)
-    job.folder.remove()
-    return outcome
-
-
 def _write(out: Path, outcome: GraphOutcome) -> None:
-    """`graph.json`, its picture, and the arrows as a spec's `graph` section."""
     from synthdp.bundle.derived import as_json
 
     title = outcome.job.spec.dataset.title or outcome.job.spec.dataset.id
@@ -259,11 +246,6 @@ def _write(out: Path, outcome: GraphOutcome) -> None:
         "graph.svg": outcome.graph.to_svg(title=f"Causal graph of {title}"),
         "graph.yaml": WRITERS["yaml"](outcome.graph),
     }
-    try:
+    with disk_errors(f"cannot write to {out}", hint=PAID_FOR):
         for name, text in files.items():
             (out / name).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise OutputError(
-            f"cannot write to {out}: {error.strerror}",
-            hint="make room or allow writing, and give the command again: it is paid for",
-        ) from None

@@ -29,7 +29,7 @@ from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.plan import SCORES, ReleasePlan
 from synthdp.privacy.private import Private, Released
 from synthdp.privacy.session import Session
-from synthdp.progress import Reporter
+from synthdp.progress import stage
 from synthdp.release import run_folder
 from synthdp.release.gates import GateVerdict, check_simulated
 from synthdp.release.run_folder import RunFolder
@@ -57,18 +57,11 @@ class Job:
     def spent(self) -> ReleasePlan:
         """The part of the plan that was charged so far.
 
-        A search may leave rounds unused, and a refuted graph is never trained on.
-
-        It describes one outcome. What is guaranteed is the whole plan
-        (`bundle.certificate.guaranteed_epsilon`).
+        A search may leave rounds unused, and a refuted graph is never trained on. It describes one
+        outcome. What is guaranteed is the whole plan (`bundle.certificate.guaranteed_epsilon`).
         """
-        return self.plan.only(
-            {
-                e.body["purpose"]
-                for e in self.ledger.run_entries(self.folder.run)
-                if e.kind == "charge"
-            }
-        )
+        entries = self.ledger.run_entries(self.folder.run)
+        return self.plan.only({e.body["purpose"] for e in entries if e.kind == "charge"})
 
     @property
     def bundle(self) -> Path:
@@ -88,7 +81,7 @@ class Job:
     @property
     def spec_sha256(self) -> str:
         """Digest of the spec's text."""
-        return hashlib.sha256(self.folder.spec_text.encode()).hexdigest()
+        return _digest(self.folder.spec_text)
 
 
 def check_not_moved(folder: RunFolder, out: Path) -> None:
@@ -203,12 +196,8 @@ def check_spec(folder: RunFolder, ledger: Ledger) -> None:
 
 def _spec_of(ledger: Ledger, folder: RunFolder) -> str | None:
     """Digest of the spec that the ledger names last; None where nothing was reserved."""
-    digests = [
-        e.body.get("spec_sha256")
-        for e in ledger.run_entries(folder.run)
-        if e.kind in ("reserve", "amend")
-    ]
-    return digests[-1] if digests else None
+    entries = (e for e in ledger.run_entries(folder.run) if e.kind in ("reserve", "amend"))
+    return next((e.body.get("spec_sha256") for e in reversed([*entries])), None)
 
 
 def _digest(text: str) -> str:
@@ -231,7 +220,7 @@ class DrawnTable:
     scores: Released[DpScores] | None
 
 
-def draw(session: Session, job: Job, fitted: Fitted, reporter: Reporter) -> DrawnTable:
+def draw(session: Session, job: Job, fitted: Fitted) -> DrawnTable:
     """Sample the table, pay for its scores where the spec asks for them, and decode it.
 
     A run that has published its table is only to be judged: its table is read in the bundle.
@@ -241,7 +230,7 @@ def draw(session: Session, job: Job, fitted: Fitted, reporter: Reporter) -> Draw
     def decoded() -> Released[pd.DataFrame]:
         return codes.map(lambda c: constraints.decode(c, rng=fresh_generator()))
 
-    with reporter.stage("sample") as progress:
+    with stage("sample") as progress:
         read = fitted.tables.map(lambda _: _read(job)) if job.published else None
         if read is None:
             begin, rng = partial(progress, 0, 0), fresh_generator()
@@ -250,9 +239,9 @@ def draw(session: Session, job: Job, fitted: Fitted, reporter: Reporter) -> Draw
             codes = read.map(lambda frame: encode(job.domain, frame)[0])
         if not job.spec.evaluation.dp_scores:
             return DrawnTable(codes, decoded() if read is None else read, constraints, None)
-    with reporter.stage("pay for scores"):
+    with stage("pay for scores"):
         codes, scores = pay_for_scores(session, job, fitted, codes)
-    with reporter.stage("sample"):  # what was scored is decoded
+    with stage("decode"):  # what was scored
         return DrawnTable(codes, decoded() if read is None else read, constraints, scores)
 
 

@@ -18,7 +18,7 @@ import pandas as pd
 
 from synthdp.audit.membership import attack_rows, declared_facts
 from synthdp.bundle.audit_record import AuditRecord
-from synthdp.bundle.certificate import planned_of, profile_of
+from synthdp.bundle.certificate import profile_of
 from synthdp.bundle.certificate_text import in_words
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
@@ -44,20 +44,19 @@ from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.private import Confidential, Private, Released
 from synthdp.privacy.session import Session
 from synthdp.privacy.table import Table
-from synthdp.progress import Advance, Reporter
+from synthdp.progress import Steps, advance, seconds, stage
 from synthdp.release.gates import Figure, GateVerdict, attack_figures
 from synthdp.release.job import DrawnTable, Job
 from synthdp.report.internal.content import (
     ATTACK,
     EVALUATION,
     Budget,
-    BudgetStep,
     EstimandBeside,
     GateResult,
     ReportContent,
 )
 from synthdp.report.internal.page import write_internal_report
-from synthdp.report.sections import GraphView
+from synthdp.report.sections import GraphView, Look
 from synthdp.spec.addresses import home
 from synthdp.spec.model import (
     ATTACK_METRICS,
@@ -128,20 +127,13 @@ class Judgement:
         found = {"tv1_noisy": Figure(self.tv1_noisy.value)}
         if self.scores is not None:
             found |= {name: Figure(value) for name, value in headline(self.scores.value).items()}
-        if self.evaluation is not None:
-            evaluation = self.evaluation.for_steward()
-            found |= (
-                dict.fromkeys(EVALUATION_METRICS, Figure(None, str(evaluation)))
-                if isinstance(evaluation, NotJudged)
-                else {name: Figure(value) for name, value in evaluation.metrics().items()}
-            )
-        if self.attack is not None:
-            attack = self.attack.for_steward()
-            found |= (
-                dict.fromkeys(ATTACK_METRICS, Figure(None, str(attack)))
-                if isinstance(attack, NotJudged)
-                else attack_figures(declared_facts(attack), prefix="attack")
-            )
+        absent = self.absent_for_steward()
+        for part, names in ((EVALUATION, EVALUATION_METRICS), (ATTACK, ATTACK_METRICS)):
+            found |= dict.fromkeys(names, Figure(None, absent[part])) if part in absent else {}
+        if (evaluation := opened(self.evaluation)) is not None:
+            found |= {name: Figure(value) for name, value in evaluation.metrics().items()}
+        if (attack := opened(self.attack)) is not None:
+            found |= attack_figures(declared_facts(attack), prefix="attack")
         return found
 
     def metrics_for_steward(self) -> dict[str, float]:
@@ -164,7 +156,6 @@ class Judge:
     job: Job
     fitted: Fitted
     drawn: DrawnTable
-    reporter: Reporter
 
     def released(self) -> Judgement:
         """What is public: post-processing of released values."""
@@ -180,17 +171,29 @@ class Judge:
         """What is public, and those figures on real rows that a gate is on."""
         found, asked = self.released(), {gate.metric for gate in self.job.spec.gates}
         if not asked.isdisjoint(EVALUATION_METRICS):
-            with self.reporter.stage("judge for the gates") as progress:
-                found = replace(found, evaluation=self._evaluation(progress))
+            with stage("judge for the gates"):
+                found = replace(found, evaluation=self._evaluation())
         return self.attacked(found) if not asked.isdisjoint(ATTACK_METRICS) else found
 
     def rest(self, found: Judgement) -> Judgement:
         """All else that the spec asks for, beside what was `found` for its gates; no attack."""
         if self.job.spec.evaluation.enabled:
-            with self.reporter.stage("judge on real rows") as progress:
+            with stage("judge on real rows"):
                 if found.evaluation is None:
-                    found = replace(found, evaluation=self._evaluation(progress))
-                found = replace(found, suggestions=self._suggestions(), estimands=self._estimands())
+                    found = replace(found, evaluation=self._evaluation())
+                spec, domain = self.job.spec, self.job.domain
+                drawn = self.drawn.synthetic.value
+                with one_thread():
+                    suggestions = self._on_sample(
+                        lambda table: suggest(
+                            spec, domain, table.frame, drawn, rng=fresh_generator()
+                        )
+                    )
+                estimands = self._seen(
+                    lambda table: exact_results(spec, domain, table),
+                    reason="estimands on real rows",
+                )
+                found = replace(found, suggestions=suggestions, estimands=estimands)
         misfits = self.session.inspect(
             lambda table: table.misfits, reason="values outside the domain"
         )
@@ -200,7 +203,7 @@ class Judge:
     def _groups(self) -> LevelGroups:
         return groups_of(self.fitted.tables.value, self.job.domain)
 
-    def _evaluation(self, progress: Advance) -> Confidential[EvaluationReport | NotJudged]:
+    def _evaluation(self) -> Confidential[EvaluationReport | NotJudged]:
         with one_thread():
             return self._on_sample(
                 lambda table: _evaluate(
@@ -210,27 +213,13 @@ class Judge:
                     self.drawn.codes.value,
                     self.drawn.synthetic.value,
                     self.fitted.graph.graph,
-                    progress,
                 )
             )
-
-    def _suggestions(self) -> Confidential[SuggestionReport | NotJudged]:
-        spec, domain, synthetic = self.job.spec, self.job.domain, self.drawn.synthetic.value
-        with one_thread():
-            return self._on_sample(
-                lambda table: suggest(spec, domain, table.frame, synthetic, rng=fresh_generator())
-            )
-
-    def _estimands(self) -> Confidential[tuple[EstimandResult, ...] | NotJudged]:
-        return self._seen(
-            lambda table: exact_results(self.job.spec, self.job.domain, table),
-            reason="estimands on real rows",
-        )
 
     def attacked(self, found: Judgement) -> Judgement:
         """With the declared attack, on models that an interrupted one has trained, and more."""
         job = self.job
-        with self.reporter.stage("attack") as progress:
+        with stage("attack"):
             attack = self._seen(
                 lambda table: attack_rows(
                     table.fit_codes,
@@ -238,7 +227,7 @@ class Judge:
                     job.domain,
                     self.fitted.graph.graph,
                     folder=job.folder.shadows,
-                    progress=progress,
+                    progress=advance,
                     units=table.fit_units,
                 ),
                 reason="membership inference on real rows",
@@ -258,7 +247,6 @@ class Judge:
         return self._sample.map(seen)
 
     def _seen(self, look: Callable[[Table], T], *, reason: str) -> Confidential[T | NotJudged]:
-        """What `look` sees of the real rows."""
         return self.session.inspect(lambda table: _guarded(look, table), reason=reason)
 
 
@@ -276,7 +264,6 @@ def _evaluate(
     codes: Codes,
     synthetic: pd.DataFrame,
     graph: CausalGraph,
-    progress: Advance,
 ) -> EvaluationReport:
     """Tables are compared on the groups of levels that the model knows."""
     held_out = table.held_out
@@ -291,7 +278,7 @@ def _evaluate(
         codes=(fitted, tested, groups.of(codes)),
         graph=graph,
         columns=spec.columns,
-        progress=progress,
+        progress=advance,
     )
 
 
@@ -315,19 +302,17 @@ def internal_report(
     verdicts: Sequence[GateVerdict],
     *,
     audits: Sequence[AuditRecord],
-    seconds: Mapping[str, float],
-    begin: Callable[[str], None] = lambda what: None,
     absent: Mapping[str, str] = MappingProxyType({}),
 ) -> Path:
     """Write `internal.html` and `internal.json` into `target`; returns the page.
 
-    `begin` is called with the name of each of the two steps. `absent` names more parts that are
-    not in `judgement`, and why.
+    `absent` names more parts that are not in `judgement`, and why.
     """
-    begin("budget step by step")
-    attack = opened(judgement.attack)
+    steps = Steps(2)
+    steps.begin("budget step by step")
+    attack, estimands = opened(judgement.attack), opened(judgement.estimands)
     content = replace(
-        _content(job, audits=audits, seconds=seconds),
+        _content(job, audits),
         gates=tuple(
             GateResult(
                 metric=v.gate.metric,
@@ -346,14 +331,13 @@ def internal_report(
         misfits={} if judgement.misfits is None else judgement.misfits.for_steward(),
         suggestions=opened(judgement.suggestions),
         absent=judgement.absent_for_steward() | dict(absent),
+        estimands=() if estimands is None else (*estimands_beside(job, fitted, estimands),),
     )
     if judgement.domain is not None:
         content = replace(content, domain=judgement.domain)
-    if (estimands := opened(judgement.estimands)) is not None:
-        content = replace(content, estimands=(*estimands_beside(job, fitted, estimands),))
     if judgement.scores is not None:
         content = replace(content, notes=(*content.notes, *map(in_words, judgement.scores.value)))
-    begin("internal report")
+    steps.begin("internal report")
     return write_internal_report(target, content)
 
 
@@ -385,7 +369,6 @@ def refused_report(
     found: ValidationReport,
     *,
     audits: Sequence[AuditRecord],
-    seconds: Mapping[str, float],
 ) -> Path:
     """Write the report of a run whose graph the noisy tables refuted.
 
@@ -398,18 +381,15 @@ def refused_report(
         passed=False,
     )
     content = replace(
-        _content(job, audits=audits, seconds=seconds),
+        _content(job, audits),
         gates=(gate,),
         graph=_graph_view(job, found.apply("flag"), found),
     )
     return write_internal_report(target, content)
 
 
-def _content(
-    job: Job, *, audits: Sequence[AuditRecord], seconds: Mapping[str, float]
-) -> ReportContent:
-    """What the report says of every run."""
-    profile = profile_of(planned_of(job.plan), job.spec)
+def _content(job: Job, audits: Sequence[AuditRecord]) -> ReportContent:
+    profile = profile_of(job.plan.stated_spends, job.spec)
     return ReportContent(
         title=job.spec.dataset.title or job.spec.dataset.id,
         run=job.folder.run,
@@ -418,7 +398,7 @@ def _content(
         budget=_budget(job),
         profile=tuple((p["epsilon"], p["delta"]) for p in profile["points"]),
         audits=tuple(a.model_dump() | {"refuted": a.refuted} for a in audits),
-        timings=dict(seconds),
+        timings=seconds(),
         notes=tuple(_notes(job)),
     )
 
@@ -444,16 +424,16 @@ def _notes(job: Job) -> Iterator[str]:
 
 
 def _graph_view(job: Job, graph: CausalGraph, found: ValidationReport | None) -> GraphView:
-    return GraphView.of(graph, job.spec.graph.mode, found.to_json() if found else None)
+    stated = found.to_json() if found else None
+    return GraphView.of(graph, mode=job.spec.graph.mode, validation=stated)
 
 
 def _budget(job: Job) -> Budget:
     plan, used, balance = job.plan, job.spent, job.ledger.balance(job.spec.dataset.id)
     needed, found = {s.purpose for s in used.spends}, job.spec.dataset.domain_from
     steps = tuple(
-        BudgetStep(
+        Look(
             purpose=s.purpose,
-            label=s.purpose if s.purpose in needed else f"{s.purpose} (unused)",
             mechanism=s.mechanism.name,
             epsilon=plan.epsilon_of(s),
             used=s.purpose in needed,

@@ -14,15 +14,8 @@ from pathlib import Path
 from synthdp.bundle.descriptions import published_sha256
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError, OutputError, SynthdpError, VerifyError
-from synthdp.ledger.connect import (
-    budget_noted,
-    cap_of,
-    check_domain_from,
-    columns_sha256,
-    open_ledger,
-    searched_unit,
-    steward_name,
-)
+from synthdp.ledger import connect
+from synthdp.ledger.connect import open_ledger, steward_name
 from synthdp.ledger.ledger import Ledger
 from synthdp.privacy.engines.opening import read_by
 from synthdp.privacy.noise import Streams
@@ -31,7 +24,7 @@ from synthdp.privacy.private import Private
 from synthdp.privacy.session import Session
 from synthdp.privacy.source import read_private, read_texts
 from synthdp.privacy.table import Table
-from synthdp.progress import Reporter
+from synthdp.progress import stage
 from synthdp.release import run_folder
 from synthdp.release.job import Job
 from synthdp.release.run_folder import FOLDER, RELEASE, STATE, RunFolder
@@ -39,13 +32,13 @@ from synthdp.spec.model import ReleaseSpec
 from synthdp.verify.at_hand import check_nearby
 
 
-def open_session(job: Job, reporter: Reporter, *, texts: bool = False) -> Session:
+def open_session(job: Job, *, texts: bool = False) -> Session:
     """Read and seal the rows, then reserve the budget (a resumed run keeps its reservation).
 
     With `texts` the columns have no types yet: the rows are read as texts.
     """
     spec, streams = job.spec, replace(Streams.fresh(), holdout=job.folder.holdout_coins())
-    with reporter.stage("read"):
+    with stage("read"):
         private = _sealed(job, streams, texts=texts)
     digest = job.plan.digest
     reserved = next(
@@ -61,17 +54,17 @@ def open_session(job: Job, reporter: Reporter, *, texts: bool = False) -> Sessio
             "adjacency": privacy.adjacency,
             "read_by": read_by(spec.dataset.source, spec.compute),
         }
-        body |= {"plan_sha256": digest, "columns_sha256": columns_sha256(spec)}
+        body |= {"plan_sha256": digest, "columns_sha256": connect.columns_sha256(spec)}
         body |= {"published_sha256": published_sha256(spec)}
         if job.folder.command != RELEASE:
             body |= {"asked_sha256": job.folder.asked_sha256}
-        body |= searched_unit(spec.dataset.privacy_unit) if texts else {}
+        body |= connect.searched_unit(spec.dataset.privacy_unit) if texts else {}
         job.ledger.reserve(
             spec.dataset.id,
             job.folder.run,
             epsilon=privacy.epsilon,
             delta=privacy.delta,
-            cap=cap_of(spec),
+            cap=connect.cap_of(spec),
             body=body,
         )
     elif reserved.get("plan_sha256") != digest or "published_sha256" not in reserved:
@@ -113,9 +106,8 @@ def _sealed(job: Job, streams: Streams, *, texts: bool) -> Private[Table]:
 
 
 def _check_unpaid(job: Job) -> None:
-    """Refuse a run that has released values and that the ledger does not know.
-
-    Such a ledger was deleted or set back, and would forget what the run spent.
+    """Refuse a run that has released values and that the ledger does not know. Such a ledger was
+    deleted or set back, and would forget what the run spent.
     """
     if any(job.folder.journal.iterdir()):
         raise BudgetError(
@@ -133,6 +125,9 @@ def _check_unpaid(job: Job) -> None:
 
 UNSPENT = "this command spent nothing"
 """Of an error before the run is known: an earlier, interrupted one may have spent."""
+
+
+PAID_FOR = "make room or allow writing, and give the command again: it is paid for"
 
 
 def own_job(
@@ -168,7 +163,7 @@ def own_job(
             _check_reserved(interrupted, ledger, out)
         check_nearby(ledger.entries(), spec.dataset.id, out)
         if not finds_domain:
-            check_domain_from(spec, ledger.entries())
+            connect.check_domain_from(spec, ledger.entries())
     except SynthdpError:
         if interrupted is not None:
             interrupted.close()
@@ -178,7 +173,7 @@ def own_job(
             spec.dataset.id,
             epsilon=spec.privacy.epsilon,
             delta=spec.privacy.delta,
-            cap=cap_of(spec),
+            cap=connect.cap_of(spec),
         )
     return Job(
         spec,
@@ -191,21 +186,19 @@ def own_job(
 
 
 @contextmanager
-def dropped_if_unpaid(job: Job) -> Iterator[None]:
-    """Remove the folder of a run that reserved nothing; an error says what was spent.
+def dropped_if_unpaid(job: Job, again: str = "the same command") -> Iterator[None]:
+    """Remove the folder of a run that reserved nothing; an error says what was spent, and that
+    `again` goes on with the run.
 
     Without a reservation nothing was paid, so there is nothing to continue.
     """
-    with budget_noted() as account:
-        account.ledger, account.run, account.folder, account.again = (
-            job.ledger,
-            job.folder.run,
-            job.folder.journal,
-            "the same command",
-        )
+    with connect.budget_noted() as account:
+        account.ledger, account.run = job.ledger, job.folder.run
+        account.folder, account.again = job.folder.journal, again
         try:
             yield
         finally:
+            # A ledger that cannot say keeps the folder.
             with suppress(BudgetError, VerifyError):
                 if not job.ledger.run_entries(job.folder.run):
                     job.folder.remove()
@@ -213,7 +206,6 @@ def dropped_if_unpaid(job: Job) -> Iterator[None]:
 
 
 def _interrupted(out: Path, text: str, command: str, what: str, *, force: bool) -> RunFolder | None:
-    """The run in `out` that was paid for and not finished."""
     if force or not (out / FOLDER / STATE).exists():
         return None
     interrupted = run_folder.reopen(out)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from synthdp.errors import BudgetError
 from synthdp.ledger.connect import cap_of
 from synthdp.ledger.entries import Balance
+from synthdp.report.prose import say_of_plan
 from synthdp.spec.checks.checks import traps
 from synthdp.spec.model import ReleaseSpec
 from synthdp.spec.model.rules import engine_of, tables_only
@@ -52,19 +53,14 @@ def plan_facts(
         from synthdp.data.domain import Domain
 
         power = attack_power(spec, Domain.from_spec(spec.columns), plan)
-    rows = _rows_drawn(spec)
-    many = (
-        f"sampling.rows: as many rows will be drawn as are declared, {rows:,}; they lie in memory"
-        " while they are written; say how many are needed"
-    )
+    rows, cap = spec.sampling.rows or spec.dataset.rows.value, balance.cap_epsilon
+    drawn = say_of_plan("many_rows", rows=rows)
     return _planned_spends(plan) | {
         "dataset": spec.dataset.id,
         "ledger": {
             "spent_before": balance.epsilon,
             "spent_after": balance.epsilon + spec.privacy.epsilon,
-            "cap": balance.cap_epsilon
-            if balance.cap_epsilon is not None
-            else (cap_of(spec) or (None,))[0],
+            "cap": (cap_of(spec) or (None,))[0] if cap is None else cap,
         },
         "expected": _expected(spec, plan),
         "quality": quality.to_json(),
@@ -74,7 +70,7 @@ def plan_facts(
         "warnings": [
             *warnings,
             *traps(spec),
-            *((many,) if spec.sampling.rows is None and rows > 50_000_000 else ()),
+            *((drawn,) if spec.sampling.rows is None and rows > 50_000_000 else ()),
             *quality.warnings,
             *gate_warnings(spec, plan, quality.tv1),
         ],
@@ -82,14 +78,14 @@ def plan_facts(
 
 
 def _expected(spec: ReleaseSpec, plan: ReleasePlan) -> dict[str, float]:
-    """Time and memory of this process, without evaluation and attacks.
-
-    Measured on Adult (14 columns): 25 ms for a step of 1024 rows, 3 us for a sampled row, 5 s for
-    all the rest. `SECONDS_A_VALUE` is measured on tables of 20 columns.
+    """Time and memory of this process, without evaluation and attacks. Measured on Adult (14
+    columns): 25 ms for a step of 1024 rows, 3 us for a sampled row, 5 s for all the rest.
+    `SECONDS_A_VALUE` is measured on tables of 20 columns.
     """
     columns, steps = len(spec.modelled), spec.synthesizer.steps if spec.privacy.shares.train else 0
     training = steps * spec.synthesizer.batch * columns * spec.synthesizer.hidden * 5.4e-8
-    drawn = _rows_drawn(spec) * spec.sampling.oversample * columns
+    rows = spec.sampling.rows or spec.dataset.rows.value
+    drawn = rows * spec.sampling.oversample * columns
     engine = engine_of(spec.dataset.source, spec.compute)
     looked_at = spec.dataset.rows.value * columns * _passes(spec, plan)
     counting = looked_at * SECONDS_A_VALUE.get(engine, 0.0)
@@ -97,10 +93,6 @@ def _expected(spec: ReleaseSpec, plan: ReleasePlan) -> dict[str, float]:
         "cpu_seconds": round(training + drawn * 2e-7 + counting + 5, 1),
         "memory_mb": round(700 + drawn * 24e-6),
     }
-
-
-def _rows_drawn(spec: ReleaseSpec) -> int:
-    return spec.sampling.rows or spec.dataset.rows.value
 
 
 def _engine(spec: ReleaseSpec, plan: ReleasePlan) -> Iterator[str]:
@@ -111,41 +103,26 @@ def _engine(spec: ReleaseSpec, plan: ReleasePlan) -> Iterator[str]:
     if name == "memory":
         return
     rows, columns = spec.dataset.rows.value, len(spec.modelled)
-    yield (
-        f"engine {name}: rows stay where they are, and are passed over about"
-        f" {_passes(spec, plan)} times; {rows:,} declared rows of {columns} columns, of 8"
-        f" bytes a value at most, are up to {rows * columns * 8e-9:,.1f} GB each time, of which"
-        " this process holds a batch"
-    )
+    passes = _passes(spec, plan)
+    yield say_of_plan("passes", name=name, passes=passes, rows=rows, columns=columns)
     screens = SCREEN in plan.graph
     if _fetches(spec) or screens:
         wide = max(column.level_count for column in spec.modelled.values()) > 256
         who = "the screen of pairs" if screens else "training"
-        yield (
-            f"{who} fetches the levels of all rows into memory, about"
-            f" {rows * columns * (1 + wide) * 1e-9:,.1f} GB"
-        )
+        yield say_of_plan("fetches", who=who, gigabytes=rows * columns * (1 + wide) * 1e-9)
 
 
 def _notes(spec: ReleaseSpec) -> Iterator[str]:
-    """What the spends do not say of the model."""
     from synthdp.privacy.calibration import sample_rate
 
     if spec.graph.mode == "predict":
-        yield (
-            "no causal graph: arrows will say which columns predict which, in the order of the"
-            " spec; they are no causes"
-        )
+        yield say_of_plan("predicts")
         trained = "noisy tables make the model, and DP-SGD trains it further"
         alone = "noisy tables alone make the model: nothing is trained by DP-SGD"
         yield alone if tables_only(spec) else trained
     rate = sample_rate(spec)
     if rate < 1 and not tables_only(spec):
-        yield (
-            "the model is trained on a secret sample, drawn once: each unit is in it with"
-            f" probability {rate:.3g}, about {spec.synthesizer.sample:,} rows; epsilon counts on"
-            " nobody knowing who is in it, so a training that is interrupted begins anew"
-        )
+        yield say_of_plan("secret_sample", rate=rate, rows=spec.synthesizer.sample)
 
 
 def _passes(spec: ReleaseSpec, plan: ReleasePlan) -> int:
@@ -156,7 +133,6 @@ def _passes(spec: ReleaseSpec, plan: ReleasePlan) -> int:
 
 
 def _fetches(spec: ReleaseSpec) -> bool:
-    """Whether training fetches the levels of all rows from an engine."""
     trains, sample = spec.privacy.shares.train > 0, getattr(spec.synthesizer, "sample", None)
     engine = engine_of(spec.dataset.source, spec.compute)
     return trains and sample is None and engine not in ("memory", "sql")

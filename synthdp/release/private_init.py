@@ -26,7 +26,7 @@ from synthdp.bundle.derived import as_json
 from synthdp.data import cells
 from synthdp.data.cells import FORMS as CELL_FORMS
 from synthdp.data.cells import NUMBERS, SIZES, YEARS, cells_domain
-from synthdp.errors import BudgetError, OutputError
+from synthdp.errors import BudgetError, OutputError, disk_errors
 from synthdp.files import write_whole
 from synthdp.ledger.connect import budget_noted, search_cost
 from synthdp.privacy.calibration import make_domain_plan
@@ -34,9 +34,10 @@ from synthdp.privacy.mechanisms.frequent_texts import NoisyTexts, Reading
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import FORMS, TEXTS, ReleasePlan, needed
 from synthdp.privacy.session import Session
-from synthdp.progress import Reporter
+from synthdp.progress import stage, warn
 from synthdp.release.job import Job
-from synthdp.release.open_session import UNSPENT, dropped_if_unpaid, open_session, own_job
+from synthdp.release.open_session import PAID_FOR, UNSPENT, dropped_if_unpaid, open_session, own_job
+from synthdp.report.prose import say_of_plan
 from synthdp.spec.init.private_draft import OTHER, FoundColumn, Request, private_draft, request_spec
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
@@ -120,9 +121,7 @@ def init_plan(spec: ReleaseSpec) -> ReleasePlan:
 
 
 @budget_noted(UNSPENT)
-def private_init(
-    request: Request, csv: Path, out: Path, *, force: bool = False, reporter: Reporter | None = None
-) -> PrivateInit:
+def private_init(request: Request, csv: Path, out: Path, *, force: bool = False) -> PrivateInit:
     """Find the columns of `csv` and write the draft to `out`, or go on with the interrupted run.
 
     `force` replaces a draft that is there, and drops an interrupted run of another request, which
@@ -134,37 +133,27 @@ def private_init(
         BudgetError: the cap does not allow it, or noise would hide every column.
         DataError: the file cannot be read.
     """
-    reporter = reporter or Reporter()
-    with reporter.stage("plan"):
+    with stage("plan"):
         text = request_spec(request)
         spec = parse_spec(text, path="options of `synthdp init --private`")
         plan = init_plan(spec)
         _check_noise(spec, plan)
-        reporter.warn(option_warnings(request))
+        warn(option_warnings(request))
         job = _job(text, spec, plan, csv, out, force=force)
     with dropped_if_unpaid(job):
-        reader, columns = _look(open_session(job, reporter, texts=True), spec, job.plan, reporter)
+        reader, columns = _look(open_session(job, texts=True), spec, job.plan)
         much = [c for c in columns if c.lost > SHOWN.lost]
         listed = ", ".join(f"{c.name!r} ({100 * c.lost:.0f}%)" for c in much)
-        warning = (
-            f"more than {100 * SHOWN.lost:.0f}% of rows are expected to be lost in {listed}:"
-            " declare these columns from a codebook, or take them out of the source"
-        )
-        lost = [warning] if much else []
-        reporter.warn(lost)
+        lost = [say_of_plan("much_lost", share=SHOWN.lost, listed=listed)] if much else []
+        warn(lost)
         found = PrivateInit(job, columns, (*option_warnings(request), *lost))
         cost = search_cost(job.ledger.entries(), spec.dataset.id)
         draft = private_draft(
             request, columns, run=job.folder.run, cost=cost, missing=reader.missing_words
         )
         for path, text in ((job.out / "found.json", as_json(found.to_json())), (out, draft)):
-            try:
+            with disk_errors(f"cannot write {path}", hint=PAID_FOR):
                 write_whole(path, text)
-            except OSError as error:
-                raise OutputError(
-                    f"cannot write {path}: {error.strerror}",
-                    hint="make room or allow writing, and give the command again: it is paid for",
-                ) from None
         job.folder.remove()
         return found
 
@@ -214,10 +203,10 @@ def _job(
 
 
 def _look(
-    session: Session, spec: ReleaseSpec, plan: ReleasePlan, reporter: Reporter
+    session: Session, spec: ReleaseSpec, plan: ReleasePlan
 ) -> tuple[Reader, tuple[FoundColumn, ...]]:
     rows = spec.dataset.rows
-    with reporter.stage("types and bounds"):
+    with stage("types and bounds"):
         tables = session.release(needed(plan.forms, FORMS), purpose=FORMS).value
         reader = Reader(
             tuple(spec.columns),
@@ -226,7 +215,7 @@ def _look(
             rows.value if rows.kind == "public" else None,
             commas=getattr(spec.dataset.source, "decimal", ".") == ",",
         )
-    with reporter.stage("categories"):
+    with stage("categories"):
         columns, texts = columns_to_read(reader), None
         if columns:
             budget = needed(plan.texts, TEXTS)
@@ -239,15 +228,10 @@ def option_warnings(request: Request) -> list[str]:
     """What can be said before anything is spent."""
     rows, warnings = int(request.rows["value"]), []
     if request.epsilon < SHOWN.small_epsilon:
-        warnings.append(
-            f"epsilon {request.epsilon:g} is below {SHOWN.small_epsilon:g}: few categories will be"
-            " found, and bounds will be cut"
-        )
+        least = SHOWN.small_epsilon
+        warnings.append(say_of_plan("small_epsilon", epsilon=request.epsilon, least=least))
     if rows < SHOWN.few_rows:
-        warnings.append(
-            f"{rows:,} rows are fewer than {SHOWN.few_rows:,}: few categories will be found, and"
-            " bounds will be cut; a codebook costs nothing"
-        )
+        warnings.append(say_of_plan("few_rows", rows=rows, least=SHOWN.few_rows))
     if request.left[0] < 1e-2 or request.left[1] <= 0:
         warnings.append("the cap leaves nothing for a release of the draft")
     return warnings
@@ -277,8 +261,8 @@ def found_columns(reader: Reader, texts: NoisyTexts | None) -> tuple[FoundColumn
 def _found(name: str, shape: Shape, texts: NoisyTexts | None) -> FoundColumn:
     told = texts.counts.get(name, {}) if texts else {}
     sigma = texts.sigma if texts else 0.0
-    codes = shape.codes()
-    if codes:
+    entry: dict[str, Any]
+    if codes := shape.codes():
         own = {str(n): float(shape.size[cells.size_of(str(n))]) for n in codes}
         return _categories(name, shape, own, shape.size_sigma, order=tuple(own))
     match shape.kind:
@@ -287,9 +271,16 @@ def _found(name: str, shape: Shape, texts: NoisyTexts | None) -> FoundColumn:
         case "whole":
             return _whole(name, shape, told)
         case "number":
-            return _number(name, shape)
+            lower, upper = (NUMBERS[i] for i in shape.number_cells)
+            entry = {"type": "number", "lower": lower.lower, "upper": upper.upper}
+            zero = lower.lower <= 0 <= upper.upper and shape.zeros >= SHOWN.zeros
+            entry |= {"decimals": shape.decimals}
+            return _range(name, shape, entry, [0.0] if zero else [])
         case "date":
-            return _date(name, shape)
+            (first, last), end = shape.years, "" if shape.resolution == "day" else "T23:59:59"
+            entry = {"type": "datetime", "lower": f"{first:04d}-01-01"}
+            entry |= {"upper": f"{last:04d}-12-31{end}", "resolution": shape.resolution}
+            return _range(name, shape, entry, [])
     return _categories(name, shape, {}, 0.0)
 
 
@@ -328,35 +319,12 @@ def _whole(name: str, shape: Shape, told: Mapping[str, float]) -> FoundColumn:
     return _range(name, shape, entry, spikes)
 
 
-def _number(name: str, shape: Shape) -> FoundColumn:
-    first, last = shape.number_cells
-    lower, upper = NUMBERS[first].lower, NUMBERS[last].upper
-    entry = {"type": "number", "lower": lower, "upper": upper, "decimals": shape.decimals}
-    zero = lower <= 0 <= upper and shape.zeros >= SHOWN.zeros
-    return _range(name, shape, entry, [0.0] if zero else [])
-
-
-def _date(name: str, shape: Shape) -> FoundColumn:
-    first, last = shape.years
-    end = "" if shape.resolution == "day" else "T23:59:59"
-    entry = {
-        "type": "datetime",
-        "lower": f"{first:04d}-01-01",
-        "upper": f"{last:04d}-12-31{end}",
-        "resolution": shape.resolution,
-    }
-    return _range(name, shape, entry, [])
-
-
 def _range(name: str, shape: Shape, entry: dict[str, Any], spikes: Sequence[float]) -> FoundColumn:
     lost, error = shape.lost_outside()
     often = f"; often {', '.join(f'{s:.12g}' for s in spikes)}" if spikes else ""
-    if spikes:
-        entry["spikes"] = list(spikes)
-    lower, upper = (
-        f"{e:.12g}" if isinstance(e, int | float) else str(e)
-        for e in (entry["lower"], entry["upper"])
-    )
+    entry |= {"spikes": list(spikes)} if spikes else {}
+    ends = (entry["lower"], entry["upper"])
+    lower, upper = (f"{e:.12g}" if isinstance(e, int | float) else str(e) for e in ends)
     found = f"{lower} to {upper}{often}"
     return FoundColumn(name, entry | shape.if_missing, found, lost, error)
 
@@ -588,8 +556,12 @@ class Shape:
         if not levels[-1][0]:
             return None
         first, last = _outermost(levels, last=False), _outermost(levels, last=True)
-        last = min(last, stop - start - 1)
-        left, right = _room(first, last) if start == cells.FIRST_NUMBER else (0, 0)
+        last, left, right = min(last, stop - start - 1), 0, 0
+        if start == cells.FIRST_NUMBER:  # cells beside the range that are no further than its width
+            lower, upper = NUMBERS[first].lower, NUMBERS[last].upper
+            width = upper - lower
+            left = sum(c.lower >= lower - width for c in NUMBERS[:first])
+            right = sum(c.upper <= upper + width for c in NUMBERS[last + 1 :])
         counts = self.size[start:stop]
         return (
             first - self._more(counts[first - left : first][::-1]),
@@ -618,13 +590,3 @@ def _outermost(levels: Sequence[npt.NDArray[np.bool_]], *, last: bool) -> int:
             return place * width + (width - 1 if last else 0)
         place = 2 * place + int(right if last else not left)
     return place
-
-
-def _room(first: int, last: int) -> tuple[int, int]:
-    """How many cells of numbers beside a range are near: by no more than its width."""
-    lower, upper = NUMBERS[first].lower, NUMBERS[last].upper
-    width = upper - lower
-    return (
-        sum(c.lower >= lower - width for c in NUMBERS[:first]),
-        sum(c.upper <= upper + width for c in NUMBERS[last + 1 :]),
-    )

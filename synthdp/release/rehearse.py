@@ -37,7 +37,7 @@ from synthdp.privacy.mechanisms.sums import SQUARE, NoisyProducts, Sums
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
 from synthdp.privacy.table import Table
-from synthdp.progress import Advance, unheard
+from synthdp.progress import advance, unheard
 from synthdp.release.tracked import graph_figures
 from synthdp.spec.expressions.parsed import quoted
 from synthdp.spec.expressions.query import parse_query
@@ -63,7 +63,7 @@ class Answers:
     covered: int
 
 
-def rehearse(spec: ReleaseSpec, *, progress: Advance = unheard) -> dict[str, Any]:
+def rehearse(spec: ReleaseSpec) -> dict[str, Any]:
     """Facts of one release on simulated rows, in plain JSON.
 
     `graph` counts arrows by provenance, or what was validated by status. `tv1` and `tv2` are the
@@ -83,7 +83,7 @@ def rehearse(spec: ReleaseSpec, *, progress: Advance = unheard) -> dict[str, Any
     plan, table = plan_for(spec, domain), Table(codes, frame, np.zeros(len(codes), bool), {})
     rehearsal = Rehearsal(codes, domain, plan, frame=frame)
     try:
-        fitted = fit(rehearsal, spec, domain, progress=progress)
+        fitted = fit(rehearsal, spec, domain, progress=advance)
     except GateError as error:
         return {"rows": len(codes), "refused": error.message}
     tables, drawn = fitted.tables.value, sample(fitted, spec, rng=rng, progress=unheard).value
@@ -170,14 +170,10 @@ def _condition(column: ColumnDomain, values: npt.NDArray[np.float64]) -> str:
 # --- estimands ---
 
 
-DRAWS = 100
-"""Times that the noise of the sums is drawn."""
-
-
 def rehearsed_estimands(
     spec: ReleaseSpec, domain: Domain, plan: ReleasePlan, table: Table, rng: np.random.Generator
 ) -> list[dict[str, Any]]:
-    """For each figure of each estimand but tables: its `text`, `group` and `truth`, and of `DRAWS`
+    """For each figure of each estimand but tables: its `text`, `group` and `truth`, and of 100
     draws of the noise the share `answered`, the `bias` (estimate less truth), the share `covered`
     of intervals of the counted rows that hold the truth, and the median `width` of the intervals of
     the population, all None where nothing was answered.
@@ -194,7 +190,7 @@ def rehearsed_estimands(
             {name: _noisy(sums, sigmas[name], rng) for name, sums in exact.items()},
             Rows(per_unit=per_unit),
         )
-        for _ in range(DRAWS)
+        for _ in range(100)
     ]
     return [
         {"name": estimand_name(i), "text": truth.text, "statistic": truth.statistic}

@@ -8,8 +8,7 @@ the bundle stands nothing that looks at rows, unless a gate is on such a figure.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
-from functools import partial
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +16,15 @@ import pandas as pd
 
 from synthdp.audit.membership import check_cluster
 from synthdp.bundle.audit_record import audits_for_steward, public_audit
-from synthdp.bundle.certificate import planned_of
 from synthdp.bundle.content import BundleContent, check_target
 from synthdp.bundle.signing import load_signer
-from synthdp.bundle.write import WRITING, foresee, write_bundle
+from synthdp.bundle.write import foresee, write_bundle
 from synthdp.data.domain import Domain
-from synthdp.errors import BudgetError, GateError, OutputError, VerifyError
+from synthdp.errors import GateError, OutputError
 from synthdp.evaluate.dp_scores import DpScores
 from synthdp.graph.validation import GraphRefuted
 from synthdp.inference.estimands import estimands_json
 from synthdp.ledger.connect import (
-    Account,
     budget_noted,
     check_affordable,
     check_domain_from,
@@ -43,25 +40,10 @@ from synthdp.privacy.mechanisms.sums import Sums
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.private import Private, Released
 from synthdp.privacy.session import Session
-from synthdp.progress import Reporter, Steps
-from synthdp.release import run_folder
-from synthdp.release.afterwards import (
-    AttackWhen,
-    check_attacked,
-    check_waits,
-    how_to_resume,
-    judge_and_report,
-    put_off,
-    waiting,
-)
-from synthdp.release.gates import (
-    GateVerdict,
-    check_gates,
-    check_simulated,
-    keep_decision,
-    kept_decision,
-    simulated_figures,
-)
+from synthdp.progress import advance, seconds, shown_on, stage, warn
+from synthdp.release import afterwards, gates, run_folder
+from synthdp.release.afterwards import judge_and_report
+from synthdp.release.gates import check_gates, check_simulated
 from synthdp.release.job import (
     DrawnTable,
     Job,
@@ -72,8 +54,7 @@ from synthdp.release.job import (
     draw,
 )
 from synthdp.release.judge import Judge, Judgement, refused_report
-from synthdp.release.open_session import open_session
-from synthdp.release.run_folder import RunFolder
+from synthdp.release.open_session import dropped_if_unpaid, open_session
 from synthdp.release.tracked import record_judgement, record_publication, record_refusal
 from synthdp.spec.checks.checks import traps
 from synthdp.spec.load.loader import own_text, parse_spec
@@ -86,10 +67,9 @@ def release(
     *,
     out: Path | None = None,
     force: bool = False,
-    reporter: Reporter | None = None,
     text: str | None = None,
     given: Private[pd.DataFrame] | None = None,
-    attack: AttackWhen = "now",
+    attack: afterwards.AttackWhen = "now",
 ) -> ReleaseOutcome:
     """Run the spec at `spec_path` into `out`.
 
@@ -103,80 +83,41 @@ def release(
         SynthdpError: any mistake that the user can mend; nothing is spent before the data was found
             to fit.
     """
-    with budget_noted() as account:
+    with budget_noted(), shown_on():
         check_alone()
-        reporter = reporter or Reporter()
-        return _plan_and_reserve(
-            account,
-            spec_path,
-            text=text,
-            given=given,
-            out=out,
-            force=force,
-            reporter=reporter,
-            attack=attack,
-        )
-
-
-def _plan_and_reserve(
-    account: Account,
-    spec_path: Path,
-    *,
-    text: str | None,
-    given: Private[pd.DataFrame] | None,
-    out: Path | None,
-    force: bool,
-    reporter: Reporter,
-    attack: AttackWhen,
-) -> ReleaseOutcome:
-    with reporter.stage("plan"):
-        # Read once: what is run, kept and digested is one text.
-        text = own_text(spec_path) if text is None else text
-        spec = parse_spec(text, path=str(spec_path))
-        # Read once, here: one that cannot be used is an error before any spend, and where its path
-        # is relative, the working folder may be another one when the bundle is signed.
-        signer = load_signer(spec.signing)
-        out = out or Path("releases") / spec.dataset.id
-        domain = Domain.from_spec(spec.columns)
-        check_device(spec)
-        check_cluster(spec)
-        plan = plan_for(spec, domain)
-        audit = public_audit(out, plan)
-        check_simulated(spec.gates, audit)
-        check_target(out / "bundle", force=force)
-        entries = entries_of(spec, spec_path)
-        check_nearby(entries, spec.dataset.id, out)
-        check_domain_from(spec, entries)
-        noted = tuple(other_ids(spec, entries))
-        reporter.warn([*noted, *traps(spec), *waiting(spec, out, attack)])
-        ledger = open_ledger(spec, spec_path)
-        check_affordable(spec, ledger.balance(spec.dataset.id))
-    folder = run_folder.start(out, spec_path, text, command=run_folder.RELEASE, force=force)
-    account.ledger, account.run, account.folder, account.again = (
-        ledger,
-        folder.run,
-        folder.journal,
-        how_to_resume(spec, out),
-    )
-    try:
+        with stage("plan"):
+            # Read once: what is run, kept and digested is one text.
+            text = own_text(spec_path) if text is None else text
+            spec = parse_spec(text, path=str(spec_path))
+            # Read once, here: one that cannot be used is an error before any spend, and where its
+            # path is relative, the working folder may be another one when the bundle is signed.
+            signer = load_signer(spec.signing)
+            out = out or Path("releases") / spec.dataset.id
+            domain = Domain.from_spec(spec.columns)
+            check_device(spec)
+            check_cluster(spec)
+            plan = plan_for(spec, domain)
+            audit = public_audit(out, plan)
+            check_simulated(spec.gates, audit)
+            check_target(out / "bundle", force=force)
+            entries = entries_of(spec, spec_path)
+            check_nearby(entries, spec.dataset.id, out)
+            check_domain_from(spec, entries)
+            warn([*other_ids(spec, entries), *traps(spec), *afterwards.waiting(spec, out, attack)])
+            ledger = open_ledger(spec, spec_path)
+            check_affordable(spec, ledger.balance(spec.dataset.id))
+        folder = run_folder.start(out, spec_path, text, command=run_folder.RELEASE, force=force)
         job = Job(spec, domain, plan, ledger, folder, out, audit, given, signer)
-        return carry_out(job, reporter, force=force, attack=attack)
-    finally:
-        # Without a reservation nothing was paid, so there is nothing to resume. A ledger that
-        # cannot say keeps the folder.
-        with suppress(BudgetError, VerifyError):
-            if not ledger.run_entries(folder.run):
-                folder.remove()
-        folder.close()
+        with dropped_if_unpaid(job, afterwards.how_to("resume", spec, out)):
+            return carry_out(job, force=force, attack=attack)
 
 
 def resume(
     out: Path,
     *,
     spec_path: Path | None = None,
-    reporter: Reporter | None = None,
     given: Private[pd.DataFrame] | None = None,
-    attack: AttackWhen = "now",
+    attack: afterwards.AttackWhen = "now",
 ) -> ReleaseOutcome:
     """Continue the interrupted run in `out` under its reservation.
 
@@ -192,62 +133,36 @@ def resume(
         SpecError: the new spec changes what the run was paid for.
         BudgetError: the ledger does not allow it.
     """
-    with budget_noted("nothing more was spent") as account:
+    with budget_noted("nothing more was spent") as account, shown_on():
         check_alone()
-        folder = run_folder.reopen(out)
-        try:
-            return _resume(account, folder, out, spec_path, reporter or Reporter(), given, attack)
-        finally:
-            folder.close()
+        with closing(run_folder.reopen(out)) as folder:
+            if folder.command != run_folder.RELEASE:  # it reserved the graph's share alone
+                raise OutputError(
+                    f"{out} holds an interrupted `synthdp {folder.command}`, which is no release",
+                    hint=f"continue it with {run_folder.how_to_continue(out)}, or choose another"
+                    " folder with --out",
+                )
+            check_not_moved(folder, out)
+            spec = parse_spec(folder.spec_text, path=str(folder.spec_path))
+            ledger = open_ledger(spec, folder.spec_path, resumed=True)
+            account.ledger, account.run = ledger, folder.run
+            account.folder, account.again = folder.journal, afterwards.how_to("resume", spec, out)
+            check_nearby(ledger.entries(), spec.dataset.id, out)
+            if spec_path is None:
+                check_spec(folder, ledger)
+            else:
+                folder = amended(folder, ledger, spec_path, out=out)
+                spec = parse_spec(folder.spec_text, path=str(spec_path))
+            domain, signer = Domain.from_spec(spec.columns), load_signer(spec.signing)
+            plan = plan_for(spec, domain)
+            audit = public_audit(out, plan)
+            job = Job(spec, domain, plan, ledger, folder, out, audit, given, signer)
+            if attack == "never":
+                afterwards.check_attacked(job, attack)
+            return carry_out(job, force=True, attack=attack)
 
 
-def _resume(
-    account: Account,
-    folder: RunFolder,
-    out: Path,
-    spec_path: Path | None,
-    reporter: Reporter,
-    given: Private[pd.DataFrame] | None,
-    attack: AttackWhen,
-) -> ReleaseOutcome:
-    if folder.command != run_folder.RELEASE:  # it reserved the graph's share alone
-        hint = (
-            f"continue it with {run_folder.how_to_continue(out)}, or choose another folder with"
-            " --out"
-        )
-        raise OutputError(
-            f"{out} holds an interrupted `synthdp {folder.command}`, which is no release", hint=hint
-        )
-    check_not_moved(folder, out)
-    spec = parse_spec(folder.spec_text, path=str(folder.spec_path))
-    ledger = open_ledger(spec, folder.spec_path, resumed=True)
-    account.ledger, account.run, account.folder, account.again = (
-        ledger,
-        folder.run,
-        folder.journal,
-        how_to_resume(spec, out),
-    )
-    check_nearby(ledger.entries(), spec.dataset.id, out)
-    if spec_path is None:
-        check_spec(folder, ledger)
-    else:
-        folder = amended(folder, ledger, spec_path, out=out)
-        spec = parse_spec(folder.spec_text, path=str(spec_path))
-    domain, signer = Domain.from_spec(spec.columns), load_signer(spec.signing)
-    plan = plan_for(spec, domain)
-    audit = public_audit(out, plan)
-    job = Job(spec, domain, plan, ledger, folder, out, audit, given, signer)
-    if attack == "never":
-        check_attacked(job, attack)
-    return carry_out(job, reporter, force=True, attack=attack)
-
-
-def run_attack(
-    out: Path,
-    *,
-    reporter: Reporter | None = None,
-    given: Private[pd.DataFrame] | None = None,
-) -> ReleaseOutcome:
+def run_attack(out: Path, *, given: Private[pd.DataFrame] | None = None) -> ReleaseOutcome:
     """Run the attack that a release into `out` has put off; its report is written anew.
 
     The rows are read again, and nothing is spent. A release that waits for its attack is published
@@ -257,13 +172,11 @@ def run_attack(
         OutputError: no attack waits there.
         SynthdpError: as `resume`.
     """
-    check_waits(out)
-    return resume(out, reporter=reporter, given=given)
+    afterwards.check_waits(out)
+    return resume(out, given=given)
 
 
-def carry_out(
-    job: Job, reporter: Reporter, *, force: bool, attack: AttackWhen = "now"
-) -> ReleaseOutcome:
+def carry_out(job: Job, *, force: bool, attack: afterwards.AttackWhen = "now") -> ReleaseOutcome:
     """The whole release: read, reserve, train, sample, decide, publish, judge, record."""
     folder = job.folder
     # Tracking may fail without ending a run that has already paid.
@@ -274,33 +187,26 @@ def carry_out(
         run=folder.run,
         paid=bool(job.ledger.run_entries(folder.run)),
     ) as log:
-        with reporter.stage("bounds for groups"):
-            foresee(
-                job.spec,
-                planned_of(job.plan),
-                group_epsilons=job.plan.group_epsilons,
-                audit=job.audit,
-            )
-        session = open_session(job, reporter)
+        with stage("bounds for groups"):
+            foresee(job.spec, job.plan, job.audit)
+        session = open_session(job)
         try:
-            fitted, notes = _train(session, job, reporter)
-            drawn = draw(session, job, fitted, reporter)
-            check_attacked(job, attack)
-            judge = Judge(session, job, fitted, drawn, reporter)
+            fitted, notes = _train(session, job)
+            drawn = draw(session, job, fitted)
+            afterwards.check_attacked(job, attack)
+            judge = Judge(session, job, fitted, drawn)
             judgement, verdicts = _decide(judge)
-            bundle = settle_and_publish(
-                session, job, fitted, drawn, verdicts, force=force, reporter=reporter
-            )
+            bundle = settle_and_publish(session, job, fitted, drawn, verdicts, force=force)
         except GraphRefuted as refusal:
-            raise withhold_refuted(session, job, refusal, log=log, reporter=reporter) from None
+            raise withhold_refuted(session, job, refusal, log=log) from None
         except ConstraintsUnmet as unmet:
             raise unmet_with_hint(unmet, session, job) from None
-        with reporter.stage("track"):
+        with stage("track"):
             record_publication(log, job, fitted, judgement, verdicts, bundle=bundle)
         judgement, report = judge_and_report(judge, judgement, verdicts, bundle, attack=attack)
-        if not put_off(job, attack) and not judgement.attack_stopped:
+        if not afterwards.put_off(job, attack) and not judgement.attack_stopped:
             folder.remove()  # else it has what the attack needs
-        with reporter.stage("track"):
+        with stage("track"):
             record_judgement(log, job, fitted, judgement, report=report)
     untracked = [
         *log.warnings,
@@ -312,34 +218,34 @@ def carry_out(
         report,
         verdicts,
         judgement.metrics_for_steward(),
-        dict(reporter.seconds),
-        (*notes, *put_off(job, attack), *(untracked if log.warnings else ())),
+        seconds(),
+        (*notes, *afterwards.put_off(job, attack), *(untracked if log.warnings else ())),
     )
 
 
-def _train(session: Session, job: Job, reporter: Reporter) -> tuple[Fitted, list[str]]:
+def _train(session: Session, job: Job) -> tuple[Fitted, list[str]]:
     """Measure and train. The notes compare the noisy total with the declared number of rows."""
     notes = list[str]()
-    with reporter.stage("measure and train" if job.plan.train else "measure and fit") as progress:
+    with stage("measure and train" if job.plan.train else "measure and fit"):
         fitted = fit(
             session,
             job.spec,
             job.domain,
-            progress=progress,
+            progress=advance,
             check=lambda tables: notes.extend(check_total(tables, job.spec)),
         )
         try_constraints(fitted, job.spec, rng=fresh_generator())
     return fitted, notes
 
 
-def _decide(judge: Judge) -> tuple[Judgement, tuple[GateVerdict, ...]]:
+def _decide(judge: Judge) -> tuple[Judgement, tuple[gates.GateVerdict, ...]]:
     """What the gates say, and the figures that they need; what was published is decided."""
     job = judge.job
-    kept = kept_decision(job.spec.gates, job.folder.decision) if job.published else None
+    kept = gates.kept_decision(job.spec.gates, job.folder.decision) if job.published else None
     if kept is not None:
         return judge.released(), kept
     judgement = judge.for_gates()
-    figures = judgement.figures_for_steward() | simulated_figures(job.audit)
+    figures = judgement.figures_for_steward() | gates.simulated_figures(job.audit)
     return judgement, check_gates(job.spec.gates, figures)
 
 
@@ -351,27 +257,25 @@ def settle_and_publish(
     job: Job,
     fitted: Fitted,
     drawn: DrawnTable,
-    verdicts: Sequence[GateVerdict],
+    verdicts: Sequence[gates.GateVerdict],
     *,
     force: bool,
-    reporter: Reporter,
 ) -> Path | None:
     """Settle the run, then write the bundle if every gate passed; None where one withheld it.
 
     A run that is resumed after that keeps the bundle that it has published.
     """
-    with reporter.stage("bundle") as progress:
-        steps = Steps(len(WRITING), progress)
+    with stage("bundle"):
         if job.published:
             session.settle()
             job.folder.note_published()
             return job.bundle
-        keep_decision(verdicts, job.folder.decision)
+        gates.keep_decision(verdicts, job.folder.decision)
         session.settle()
         if not all(v.passed for v in verdicts):
             return None
         whole = drawn.synthetic.map(drawn.constraints.derived.added)
-        bundle = publish(job, fitted, whole, force=force, steps=steps, scores=drawn.scores)
+        bundle = publish(job, fitted, whole, force=force, scores=drawn.scores)
         job.folder.note_published()
         return bundle
 
@@ -382,14 +286,13 @@ def publish(
     synthetic: Released[pd.DataFrame],
     *,
     force: bool,
-    steps: Steps,
     scores: Released[DpScores] | None = None,
 ) -> Path:
     """Write the public bundle."""
     content = BundleContent(
         spec=job.spec,
         run=job.folder.run,
-        planned=planned_of(job.plan),
+        planned=job.plan.stated_spends,
         group_epsilons=job.plan.group_epsilons,
         synthetic=synthetic,
         model=fitted.synthesizer,
@@ -400,14 +303,7 @@ def publish(
         scores=scores,
         estimands=estimands_of(job, fitted),
     )
-    return write_bundle(
-        job.bundle,
-        content,
-        ledger=job.ledger,
-        force=force,
-        signer=job.signer,
-        begin=steps.begin,
-    )
+    return write_bundle(job.bundle, content, ledger=job.ledger, force=force, signer=job.signer)
 
 
 def estimands_of(job: Job, fitted: Fitted) -> Released[dict[str, Any]] | None:
@@ -415,18 +311,18 @@ def estimands_of(job: Job, fitted: Fitted) -> Released[dict[str, Any]] | None:
     if not job.spec.estimands:
         return None
     # Contingency tables are among the noisy tables, which every estimand's receipts then include.
-    sums = fitted.tables.map(lambda _: dict[str, Sums]())
-    for name, released in fitted.sums.items():
-        sums = sums.zip(released).map(partial(_with_sums, name))
-    return sums.map(lambda known: estimands_json(job.spec, job.domain, known))
-
-
-def _with_sums(name: str, known: tuple[dict[str, Sums], Sums]) -> dict[str, Sums]:
-    return {**known[0], name: known[1]}
+    sums = fitted.tables.map(lambda _: list[Sums]())
+    for released in fitted.sums.values():
+        sums = sums.zip(released).map(lambda both: [*both[0], both[1]])
+    return sums.map(
+        lambda known: estimands_json(
+            job.spec, job.domain, dict(zip(fitted.sums, known, strict=True))
+        )
+    )
 
 
 def withhold_refuted(
-    session: Session, job: Job, refusal: GraphRefuted, *, log: Tracker, reporter: Reporter
+    session: Session, job: Job, refusal: GraphRefuted, *, log: Tracker
 ) -> GateError:
     """Settle and report a run whose graph was refuted; returns the error to raise."""
     session.settle()
@@ -435,7 +331,6 @@ def withhold_refuted(
         job,
         refusal.report,
         audits=audits_for_steward(job.out, job.plan),
-        seconds=reporter.seconds,
     )
     job.folder.remove()
     record_refusal(log, job, refusal.report, report=report)

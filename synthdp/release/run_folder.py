@@ -17,15 +17,14 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
-from synthdp.errors import BudgetError, OutputError
+from synthdp.errors import BudgetError, OutputError, disk_errors
 from synthdp.files import lock_file, parse_json, read_text, write_whole
 
 FOLDER = ".run"
@@ -90,13 +89,9 @@ class RunFolder:
         Raises:
             OutputError: its folder cannot be written.
         """
-        try:
+        hint = "make room or allow writing; the bundle is there, and nothing is paid again"
+        with disk_errors(f"cannot write to {self.journal}", hint=hint):
             write_whole(self.journal / PUBLISHED, "")
-        except OSError as error:
-            raise OutputError(
-                f"cannot write to {self.journal}: {error.strerror}",
-                hint="make room or allow writing; the bundle is there, and nothing is paid again",
-            ) from None
 
     def close(self) -> None:
         """Let others have the folder; a process that ends does so by itself."""
@@ -124,10 +119,11 @@ def start(out: Path, spec_path: Path, spec_text: str, *, command: str, force: bo
     spec_path = spec_path.resolve()
     created = datetime.now(UTC).isoformat(timespec="seconds")
     run = f"{created[:10].replace('-', '')}-{secrets.token_hex(6)}"
-    lock = -1
-    try:
+    hint = "choose another folder with --out"
+    with disk_errors(f"cannot write to {out}", hint=hint), ExitStack() as failing:
         if path.exists():
             lock = _hold(path)
+            failing.callback(_release, lock)
             # The state is written last, and before anything is reserved: without it nothing was
             # paid.
             if (path / STATE).exists() and not force:
@@ -144,25 +140,13 @@ def start(out: Path, spec_path: Path, spec_text: str, *, command: str, force: bo
         out.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=0o700)
         lock = _hold(path)
+        failing.callback(_release, lock)
         (path / run).mkdir(mode=0o700)
-        holdout = secrets.token_hex(16)
-        state = {
-            "run": run,
-            "command": command,
-            "spec_path": str(spec_path),
-            "spec_text": spec_text,
-            "created": created,
-            "holdout_key": holdout,
-        }
-        _write_state(path, state)
-    except OSError as error:
-        _release(lock)
-        raise OutputError(
-            f"cannot write to {out}: {error.strerror}", hint="choose another folder with --out"
-        ) from None
-    except OutputError:
-        _release(lock)
-        raise
+        state = {"run": run, "command": command, "spec_path": str(spec_path)}
+        state |= {"spec_text": spec_text, "created": created}
+        state |= {"holdout_key": (holdout := secrets.token_hex(16))}
+        write_whole(path / STATE, json.dumps(state))
+        failing.pop_all()
     return RunFolder(path, run, command, spec_path, spec_text, created, holdout, lock)
 
 
@@ -173,27 +157,21 @@ def reopen(out: Path) -> RunFolder:
         OutputError: there is none, or its state was damaged.
         BudgetError: another process is at work on it.
     """
-    path, lock = out / FOLDER, -1
+    path = out / FOLDER
     _sweep(out)
-    state = _state(path)
-    try:
+    _state(path)
+    hint = "change its permissions, or those of its disk"
+    with disk_errors(f"cannot write to {out}", hint=hint), ExitStack() as failing:
         lock = _hold(path)
+        failing.callback(_release, lock)
         state = _state(path)  # as it is now that nobody else can change it
-        run, spec_path, spec_text, created, holdout = (
-            str(state[key]) for key in ("run", "spec_path", "spec_text", "created", "holdout_key")
-        )
-        if not re.fullmatch(RUN, run) or not re.fullmatch(HOLDOUT, holdout) or "\0" in spec_path:
-            raise ValueError("not written by `start`")
+        names = ("run", "spec_path", "spec_text", "created", "holdout_key")
+        run, spec_path, spec_text, created, holdout = (str(state.get(name, "")) for name in names)
+        known = state.keys() >= {*names} and re.fullmatch(RUN, run)
+        if not known or not re.fullmatch(HOLDOUT, holdout) or "\0" in spec_path:
+            raise _damaged(path)
         (path / run).mkdir(mode=0o700, exist_ok=True)
-    except OSError as error:
-        _release(lock)
-        raise OutputError(
-            f"cannot write to {out}: {error.strerror}",
-            hint="change its permissions, or those of its disk",
-        ) from None
-    except (ValueError, KeyError, TypeError):
-        _release(lock)
-        raise _damaged(path) from None
+        failing.pop_all()
     # An earlier version wrote no command: then it is a release.
     command = str(state.get("command", RELEASE))
     return RunFolder(path, run, command, Path(spec_path), spec_text, created, holdout, lock)
@@ -255,7 +233,10 @@ def _hold(path: Path) -> int:
         raise _taken(path, "this process")
     handle = lock_file(path / LOCK)
     if handle is None:
-        raise _taken(path, _holder(path))
+        holder = "a process"
+        with suppress(OSError, ValueError):
+            holder = f"process {int(read_text(path / LOCK))}"
+        raise _taken(path, holder)
     if _place(path / LOCK) != _place(handle):
         os.close(handle)
         raise _taken(path, "a process")
@@ -265,15 +246,7 @@ def _hold(path: Path) -> int:
     return handle
 
 
-def _holder(path: Path) -> str:
-    """Who keeps the lock of a run's folder, as far as its file says so."""
-    with suppress(OSError, ValueError):
-        return f"process {int(read_text(path / LOCK))}"
-    return "a process"
-
-
 def _release(handle: int) -> None:
-    """Let a folder go that `_hold` keeps; nothing of one that is kept no longer."""
     if _HELD.pop(handle, None) is not None:
         os.close(handle)
 
@@ -298,19 +271,10 @@ def respecified(folder: RunFolder, spec_text: str) -> RunFolder:
     Raises:
         OutputError: its folder cannot be written.
     """
-    try:
-        _write_state(folder.path, _state(folder.path) | {"spec_text": spec_text})
-    except OSError as error:
-        raise OutputError(
-            f"cannot write to {folder.path}: {error.strerror}",
-            hint="make room or allow writing; nothing is paid again",
-        ) from None
+    hint = "make room or allow writing; nothing is paid again"
+    with disk_errors(f"cannot write to {folder.path}", hint=hint):
+        write_whole(folder.path / STATE, json.dumps(_state(folder.path) | {"spec_text": spec_text}))
     return replace(folder, spec_text=spec_text)
-
-
-def _write_state(path: Path, state: Mapping[str, object]) -> None:
-    """The run's state, whole or not at all."""
-    write_whole(path / STATE, json.dumps(state))
 
 
 def _discard(path: Path) -> None:

@@ -15,7 +15,7 @@ from synthdp.privacy import accounting
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.plan import ReleasePlan
-from synthdp.progress import Advance, unheard
+from synthdp.progress import advance
 from synthdp.release.expectations import NONE_SEEN, expected_quality
 from synthdp.spec.load.loader import with_epsilon
 from synthdp.spec.load.wording import up
@@ -24,9 +24,7 @@ from synthdp.spec.model import ReleaseSpec
 MAX_EPSILONS = 8
 
 
-def what_if(
-    text: str, epsilons: Sequence[float], *, progress: Advance = unheard
-) -> list[dict[str, Any]]:
+def what_if(text: str, epsilons: Sequence[float]) -> list[dict[str, Any]]:
     """Facts of the spec in `text`, which has no mistakes, at each of `epsilons`, in plain JSON.
 
     Each has `epsilon`, and `refused` or all others: `right_at_most`, the most probable that anyone
@@ -42,7 +40,7 @@ def what_if(
     check(epsilons)
     found = []
     for i, epsilon in enumerate(epsilons):
-        progress(i, len(epsilons), f"epsilon {epsilon:g}")
+        advance(i, len(epsilons), f"epsilon {epsilon:g}")
         found.append({"epsilon": epsilon} | _at(with_epsilon(text, epsilon)))
     return found
 

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from synthdp.errors import printable
-from synthdp.report.sections import ReportTable, template
-from synthdp.report.verdicts import Verdict
+from synthdp.report.prose import template
+from synthdp.report.sections import ReportTable
+from synthdp.report.verdicts import State, Verdict
+from synthdp.spec.load.wording import many
 
 MARK = '<meta name="generator" content="synthdp index">'
 
@@ -82,26 +84,16 @@ def _cards(content: IndexContent) -> list[Verdict]:
     wrong = len(content.damaged) + sum(b.checked == "bad" for b in bundles)
     signed = sum(b.signed != "unsigned" for b in bundles)
     found = len(bundles) + len(content.damaged)
+    state: State = "unknown"
+    how = "nothing was verified: not all damage would be seen"
     if content.verified:
-        how = "each was verified when this page was made"
-    else:
-        how = "nothing was verified: not all damage would be seen"
+        how, state = "each was verified when this page was made", "good" if found else "unknown"
+    state, signatures = "bad" if wrong else state, f"{signed} of {len(bundles)}"
     return [
-        Verdict("Bundles", f"{found}", f"of {_counted(len(content.datasets), 'dataset')}"),
-        Verdict(
-            "Damaged or refuted",
-            f"{wrong} of {found}",
-            how,
-            "bad" if wrong else "good" if content.verified and found else "unknown",
-        ),
-        Verdict(
-            "State a signature", f"{signed} of {len(bundles)}", "the others prove no publisher"
-        ),
+        Verdict("Bundles", f"{found}", f"of {many(len(content.datasets), 'dataset')}"),
+        Verdict("Damaged or refuted", f"{wrong} of {found}", how, state),
+        Verdict("State a signature", signatures, "the others prove no publisher"),
     ]
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def shown(value: Any) -> str:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from synthdp.data.domain import ColumnDomain
@@ -21,6 +18,7 @@ from synthdp.drawing.svg import short
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.validation import claim_text, validation_sentences
 from synthdp.privacy.calibration import mu_of
+from synthdp.report.prose import number, say, template
 from synthdp.spec.load.wording import many
 
 MAX_BYTES = 3_000_000
@@ -80,26 +78,6 @@ class PageLimits:
     overlays: int
 
 
-@cache
-def template(name: str) -> Any:
-    """A template of this package. That of a page escapes every value that is not markup already."""
-    environment = Environment(
-        loader=PackageLoader("synthdp.report", "templates"),
-        autoescape=name.endswith(".html.j2"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.globals["number"] = number
-    environment.filters |= {"image": svg_image, "as": format}
-    return environment.get_template(name)
-
-
-def say(name: str, /, **values: Any) -> str:
-    """A sentence as plain text, from the macro of this name in `sentences.j2`."""
-    return str(getattr(template("sentences.j2").module, name)(**values)).strip()
-
-
 def render_page(
     name: str,
     view: dict[str, Any],
@@ -125,22 +103,6 @@ def render_page(
         if len(html.encode()) <= MAX_BYTES:
             break
     return html
-
-
-def svg_image(svg: str) -> str:
-    """A picture as a data address: no script runs inside an image."""
-    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
-
-
-def number(value: float | None) -> str:
-    """A figure as text: three significant digits, or "not available".
-
-    >>> number(0.12345), number(12345.0), number(None)
-    ('0.123', '12,345', 'not available')
-    """
-    if value is None or not np.isfinite(value):
-        return "not available"
-    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def interval(value: Any) -> str:
@@ -201,7 +163,6 @@ def audit_tables(records: Sequence[Mapping[str, Any]]) -> list[ReportTable]:
 
 
 def _membership_tables(attack: Mapping[str, Any], where: str) -> Iterator[ReportTable]:
-    """The tables of an attack: its main figures, each declared attack, its warnings."""
     figures = {
         "target": "one row" if attack.get("unit") is None else f"all rows of {attack['unit']}",
         "pairs of models": str(attack["pairs"]),
@@ -235,7 +196,6 @@ def _attack_row(a: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _gap(gap: Mapping[str, float] | None) -> str:
-    """An advantage with its 95% interval."""
     return "none" if gap is None else interval(gap)
 
 
@@ -273,7 +233,9 @@ class GraphView:
     validation: Mapping[str, Any] | None = None
 
     @classmethod
-    def of(cls, graph: CausalGraph, mode: str, validation: Mapping[str, Any] | None) -> GraphView:
+    def of(
+        cls, graph: CausalGraph, *, mode: str, validation: Mapping[str, Any] | None
+    ) -> GraphView:
         """The view of a graph that shaped a model."""
         links = [((e.cause, e.effect, e.provenance), e) for e in graph.edges if e.structural]
         return cls(
@@ -336,8 +298,8 @@ def link_tables(view: GraphView, most: int) -> list[ReportTable]:
     headings = (*ends, "where they come from")
     arrows = ReportTable(f"Arrows of the {view.name.lower()}", headings, rows).cut(most)
     loose = tuple((f"{a} - {b}", source) for a, b, source in view.undirected)
-    headings = ("columns", "where they come from")
-    links = ReportTable("Links whose direction nothing shows", headings, loose).cut(most)
+    of_links = ("columns", "where they come from")
+    links = ReportTable("Links whose direction nothing shows", of_links, loose).cut(most)
     return [arrows, links] if loose else [arrows]
 
 
@@ -369,6 +331,41 @@ def _finding_row(finding: Mapping[str, Any]) -> dict[str, str]:
 
 
 # --- the guarantee: where the budget goes, and what attacks on one unit can reach ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """A planned spend as reports show it: what it costs alone, and whether the run needed it."""
+
+    purpose: str
+    mechanism: str = ""
+    epsilon: float
+    used: bool
+
+    @property
+    def label(self) -> str:
+        """Its purpose in pictures."""
+        return self.purpose if self.used else f"{self.purpose} (unused)"
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON object."""
+        return {"purpose": self.purpose, "label": self.label} | asdict(self)
+
+
+def looks_table(looks: Sequence[Look], *, delta: float) -> ReportTable:
+    """Every planned spend with its part in the cost of all."""
+    parts = shares([look.epsilon for look in looks], delta=delta)
+    rows = (
+        {
+            "purpose": look.purpose,
+            **({"mechanism": look.mechanism} if look.mechanism else {}),
+            "part of the cost": f"{part:.1%}",
+            "epsilon alone": number(look.epsilon),
+            "used": yes(look.used),
+        }
+        for look, part in zip(looks, parts, strict=True)
+    )
+    return ReportTable.of("Looks at the rows", rows)
 
 
 def shares(alone: Sequence[float], *, delta: float) -> list[float]:
@@ -407,20 +404,20 @@ def budget_left(took: float, spent: float, cap: float | None) -> str:
 
 
 def budget_picture(
-    looks: Sequence[tuple[str, float]], *, total: float, budget: float, delta: float, more: str = ""
+    looks: Sequence[Look], *, total: float, budget: float, delta: float, more: str = ""
 ) -> Picture:
-    """The bar of the budget. `looks` are (name, epsilon alone); all together cost `total`.
+    """The bar of the budget: all `looks` together cost `total`.
 
     `more` follows what is guaranteed.
     """
-    parts = shares([epsilon for _, epsilon in looks], delta=delta)
+    parts = shares([look.epsilon for look in looks], delta=delta)
     largest = None
     if looks:
-        (name, _), part = max(zip(looks, parts, strict=True), key=lambda both: both[1])
-        largest = (name, part * total / max(budget, total))
+        look, part = max(zip(looks, parts, strict=True), key=lambda both: both[1])
+        largest = (look.label, part * total / max(budget, total))
     figures = {"total": total, "budget": budget, "delta": delta, "largest": largest}
     sentence = say("budget_picture", more=more, **figures)
-    named = [(name, round(p * total, 6)) for (name, _), p in zip(looks, parts, strict=True)]
+    named = [(look.label, round(p * total, 6)) for look, p in zip(looks, parts, strict=True)]
     svg = charts.budget_bar(named, budget=budget, alt=f"Parts of the budget. {sentence}")
     return Picture("Budget: what each look at the rows took", Markup(svg), sentence)
 
@@ -448,12 +445,8 @@ def roc_bound(profile: Points, rates: Sequence[float] | np.ndarray) -> list[floa
 def roc_picture(profile: Points, *, curve: Points = (), more: str = "") -> Picture:
     """The bound of the guarantee, with the curve of an attack where there is one."""
     points = roc_points(profile)
-    at_one_percent = next(tpr for fpr, tpr in points if fpr >= 0.01)
-    sentence = (
-        "Whoever knows all other rows, and wrongly accuses 1% of outsiders of being in the table,"
-        f" finds at most {at_one_percent:.1%} of those who are in it, by whatever attack."
-        f"{' ' if more else ''}{more}"
-    )
+    reach = say("reach", tpr=next(tpr for fpr, tpr in points if fpr >= 0.01))
+    sentence = f"{reach}{' ' if more else ''}{more}"
     svg = charts.roc(points, curve=curve, alt=sentence)
     return Picture("What an attack on one unit can reach", Markup(svg), sentence)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from synthdp.report.sections import number
+from synthdp.report.prose import number, say
 from synthdp.spec.load.wording import up
 
 State = Literal["good", "fair", "bad", "unknown", "plain"]
@@ -31,8 +31,8 @@ class Verdict:
     """One card: what was looked at, its state in one look, the number, and what it means.
 
     `floor` is what chance or another sample of the same size would give. `advice` is for whoever
-    reads the page; `better` is what would improve a next release. `use` says that it is about a
-    use, which is answered by yes or no.
+    reads the page; `better` is what would improve a next release, where it is not good. `use` says
+    that it is about a use, which is answered by yes or no.
     """
 
     heading: str
@@ -107,32 +107,11 @@ def guarantee(
     has the epsilon and delta of the search that found the columns, which comes on top.
     """
     state = EPSILON.state(epsilon + (search[0] if search else 0.0))
-    text = f"at delta {delta:g}, for everything in the bundle together"
-    if search:
-        text = (
-            f"at delta {delta:g}; with the search that found the columns, epsilon"
-            f" {up(epsilon + search[0])} at delta {delta + search[1]:g} for everything in the"
-            " bundle together"
-        )
-    whoever = "from the release, whoever" if search else "whoever"
-    if advantage is not None:
-        text += (
-            f"; {whoever} knows all other rows and guesses whether one unit is among them is right"
-            f" with a probability of at most {(1 + advantage) / 2:.0%} (guessing: 50%)"
-        )
-    advice = (
-        ""
-        if state == "good"
-        else "a bound this large says next to nothing about what can be learned of one unit; ask"
-        " for a smaller epsilon"
-    )
-    return Verdict(
-        "Guarantee",
-        f"epsilon {up(epsilon)}",
-        text,
-        "plain" if state == "good" else state,
-        advice=advice,
-    )
+    text = say("guarantee", epsilon=epsilon, delta=delta, search=search, advantage=advantage)
+    figure = f"epsilon {up(epsilon)}"
+    if state == "good":
+        return Verdict("Guarantee", figure, text)
+    return Verdict("Guarantee", figure, text, state, advice=say("large_bound"))
 
 
 def distance(
@@ -148,11 +127,9 @@ def distance(
     better = ""
     if state in ("fair", "bad", "unknown"):
         sampled = value is not None and floor is not None and value <= 2 * floor
-        better = (
-            "fewer levels or more rows; a real sample would be little nearer"
-            if sampled
-            else "fewer levels, a larger epsilon or a larger share for tables"
-        )
+        better = "fewer levels, a larger epsilon or a larger share for tables"
+        if sampled:
+            better = "fewer levels or more rows; a real sample would be little nearer"
     return Verdict(heading, number(value), text, state, beside, better=better)
 
 
@@ -161,10 +138,7 @@ def noisy_columns(noise: Iterable[float]) -> Verdict:
     known = list(noise)
     many = sum(part >= NOISY_SHAPE for part in known)
     state = NOISY_COLUMNS.state(many / len(known)) if known else "unknown"
-    text = (
-        f"noise alone may move {NOISY_SHAPE:.0%} or more of their rows, so that their shape says"
-        " nothing"
-    )
+    text = say("noisy_shapes", part=NOISY_SHAPE)
     better = "" if state in ("good", "unknown") else "fewer bins or categories for them"
     figure = f"{many} of {len(known)}" if known else "not measured"
     return Verdict("Columns whose shape is noise", figure, text, state, better=better)
@@ -184,10 +158,7 @@ def attack(
         advice = "the claim is disproved: do not publish this release"
         return Verdict("Membership attack", number(value), text, "bad", advice=advice)
     if half > min(ceiling, 1 - ceiling):
-        text = (
-            f"{trials} tell an advantage to {half:.2g} either way; the claim allows"
-            f" {number(ceiling)}, so that they could not have refuted it"
-        )
+        text = say("attack_cannot_tell", trials=trials, half=half, ceiling=ceiling)
         better = "more of them: attacks.membership.pairs"
         return Verdict("Membership attack", "cannot tell", text, "unknown", better=better)
     text = f"advantage {shown} in {trials}: not refuted. An attack that fails proves nothing"
@@ -203,23 +174,14 @@ def told_apart(auc: float, low: float, high: float, *, floor: float | None) -> V
     text = f"AUC of a classifier on rows it has not seen ({low:.2f} to {high:.2f}); 0.5 is guessing"
     beside = "" if floor is None else f"real rows from other real rows: {floor:.2f}"
     advice = "relations beyond pairs are off: do not trust models of many columns at once"
-    return Verdict(
-        "Told from real rows",
-        f"{auc:.2f}",
-        text,
-        state,
-        beside,
-        "" if state in ("good", "unknown") else advice,
-    )
+    advice = "" if state in ("good", "unknown") else advice
+    return Verdict("Told from real rows", f"{auc:.2f}", text, state, beside, advice)
 
 
 def coverage(kind: str, held: float, figures: int, *, floor: float | None) -> Verdict:
     """The kind of figure whose 95% intervals on synthetic rows miss the real one most often."""
     state = MISSED.state(0.95 - held) if figures >= FEW else "unknown"
-    text = (
-        f"of 95% intervals that take synthetic rows for real ones hold the real figure: {kind},"
-        f" the worst kind ({figures} figures)"
-    )
+    text = say("worst_coverage", kind=kind, figures=figures)
     beside = "" if floor is None else f"intervals of held-out real rows: {floor:.0%}"
     advice = "" if state in ("good", "unknown") else "use estimands, synthdp answer or copies"
     return Verdict("Intervals", f"{held:.0%}", text, state, beside, advice)

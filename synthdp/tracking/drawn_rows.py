@@ -55,7 +55,6 @@ class DrawnRows(PythonModel):  # type: ignore[misc]  # mlflow has no types that 
 
 
 def _listed(settings: Iterable[str] | None) -> list[str]:
-    """The settings of a request, where it has any."""
     return [] if settings is None else list(settings)
 
 

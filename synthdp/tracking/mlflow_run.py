@@ -31,6 +31,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from synthdp import __version__
+from synthdp.bundle.certificate_text import template
 from synthdp.errors import GateError, OutputError
 from synthdp.files import missing_folders, parse_json, read_text, write_private
 from synthdp.spec.addresses import (
@@ -45,7 +46,7 @@ from synthdp.spec.load.loader import load_spec
 from synthdp.spec.load.wording import up
 from synthdp.spec.model import ReleaseSpec
 from synthdp.tracking.note import (
-    EXPERIMENT_NOTE,
+    VIEW,
     VIEW_COLUMNS,
     VIEW_TAG,
     AttackOutcome,
@@ -222,11 +223,11 @@ class Tracker:
             self._client, _ = opened(self._uri, self._begin)
         except Exception as error:  # whatever the client, a database or a network has to say of it
             if self._required:
-                why, shown = reason(error), shown_address(self._uri)
-                said = error.message if isinstance(error, OutputError) else why
-                do = error.hint if isinstance(error, OutputError) else mend(self._uri, why)
+                said, do = reason(error), mend(self._uri, reason(error))
+                if isinstance(error, OutputError):
+                    said, do = error.message, error.hint or ""
                 raise OutputError(
-                    f"cannot open the MLflow store {shown}: {said}",
+                    f"cannot open the MLflow store {shown_address(self._uri)}: {said}",
                     hint=f"{do}; or set tracking.enabled: false; nothing was spent",
                 ) from None
             self._lose(error)
@@ -245,11 +246,9 @@ class Tracker:
     ) -> None:
         """Close the run. Of an error only the kind is logged: its text may speak of rows."""
         record = self._record
-        status: Status = "KILLED"
-        if kind is None or issubclass(kind, GateError):
-            status = "FINISHED"  # a withheld bundle is a finished release with a verdict
-        elif issubclass(kind, Exception):
-            status = "FAILED"
+        status: Status = "FINISHED"  # a withheld bundle is a finished release with a verdict
+        if kind is not None and not issubclass(kind, GateError):
+            status = "FAILED" if issubclass(kind, Exception) else "KILLED"
 
         def close() -> None:
             if kind is not None:
@@ -333,9 +332,8 @@ class Tracker:
             if self._uri:
                 self._record.keep(out)
         except OSError as error:
-            self.warnings.append(
-                f"MLflow: cannot write what it is to be told later ({error.strerror})"
-            )
+            what = f"cannot write what it is to be told later ({error.strerror})"
+            self.warnings.append(f"MLflow: {what}")
 
     # --- inside ---
 
@@ -382,7 +380,7 @@ class Tracker:
             tags = {"mlflow.experimentKind": "custom_model_development", VIEW_TAG: state}
             # What reviewers wrote there stays.
             if found is None or "mlflow.note.content" not in found.tags:
-                tags["mlflow.note.content"] = EXPERIMENT_NOTE
+                tags["mlflow.note.content"] = template("experiment.md.j2").render(view=VIEW)
             for tag, value in tags.items():
                 client.set_experiment_tag(experiment, tag, value)
 
@@ -422,9 +420,8 @@ class Tracker:
         return run_name(record.dataset, self._params["epsilon"], record.verdict, status)
 
     def _log(self, what: str, log: Callable[[], object]) -> None:
-        """Call `log`, unless the store is lost; a failure becomes a warning.
-
-        A Ctrl-C passes through.
+        """Call `log`, unless the store is lost; a failure becomes a warning. A Ctrl-C passes
+        through.
         """
         if self._client is None:
             return

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from synthdp import __version__
-from synthdp.bundle.certificate_text import plain
+from synthdp.bundle.certificate_text import template
 from synthdp.bundle.descriptions import published_sha256
 from synthdp.spec.model import ReleaseSpec
 
@@ -26,20 +26,6 @@ VIEW_COLUMNS = (
     "metrics.`attack_ceiling`",
     "tags.`signed`",
 )  # MLflow orders them: metrics by name, then tags
-# Whole paragraphs on one line: MLflow breaks lines where the text does, and shows only the first
-# until the note is opened.
-EXPERIMENT_NOTE = (
-    "**Confidential**: figures were computed on real rows, and are for the steward's reviewers"
-    " alone. One run is one release; runs inside it are attacks on it. A run's description begins"
-    f" with the verdict.\n\nThe view `{VIEW}` has the columns that a reviewer looks at: `gate`"
-    " (passed or withheld), `epsilon_planned` (the guarantee, at `delta` for one `unit`),"
-    " `tstr_ratio` (AUC of what learned on synthetic rows, as a share of real ones'), `tv2`"
-    " (distance of two-way tables), `estimands_worst` (the largest error of an estimand, where 1"
-    " is the end of its 95% interval), `attack_advantage_upper` (as much as the attack may have; it"
-    " says little above `attack_ceiling`, which the claim allows), and `signed`. To compare"
-    " releases, tick them and Compare.\n\nIf a page shows menus for language models, press Model"
-    " training at its top.\n"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,75 +79,30 @@ def note(
     status: Status,
 ) -> str:
     """The run's description in Markdown: the verdict first, then budget, quality and attacks."""
-    lines = [f"## {_headline(verdict, status)}", "", _summary(facts, figures)]
-    if verdict and verdict.gates:
-        lines += ["", *(f"- {g}" for g in verdict.gates)]
-    lines += ["", "| setting | |", "|---|---|"]
-    lines += [
-        f"| {k} | {plain(facts[k])} |"
-        for k in ("dataset", "unit", "adjacency", "graph")
-        if k in facts
-    ]
-    graph = {k: v for k, v in figures.items() if k.startswith(GRAPH_FIGURES)}
-    if graph:
-        counts = "; ".join(f"{k.replace('_', ' ')} {v:g}" for k, v in graph.items())
-        no_causes = (
-            " (arrows predict, and are no causes)" if facts.get("graph") == "predict" else ""
-        )
-        lines += ["", f"**Graph**: {counts}{no_causes}"]
-    quality = {
-        k: v
-        for k, v in figures.items()
-        if not k.startswith(("attack_", "epsilon", "delta", *GRAPH_FIGURES))
-    }
-    if quality:
-        lines += [
-            "",
-            "| quality (on real rows: internal) | |",
-            "|---|---|",
-            *(f"| {k} | {v:.4g} |" for k, v in quality.items()),
-        ]
-    for attack in attacks:
-        figures_of = " ".join(f"{k} {v:.3g};" for k, v in attack.metrics.items()).rstrip(";")
-        lines += ["", f"**Attack {attack.name}**: {figures_of}"]
-    return "\n".join(lines) + "\n"
-
-
-def _summary(facts: Mapping[str, str], figures: Mapping[str, float]) -> str:
-    """The line that is seen without opening the description: budget and attack."""
-    allowed = f"{float(facts.get('epsilon', 'nan')):g}"
-    planned, spent = figures.get("epsilon_planned"), figures.get("epsilon_spent")
-    bound = f"at most {allowed}" if planned is None else f"{planned:.4g} of {allowed}"
-    line = f"epsilon **{bound}** at delta {facts.get('delta', '?')}"
-    if planned is not None and spent is not None and spent < planned * (1 - 1e-9):
-        line += f" ({spent:.4g} used on this outcome, which is no bound)"
-    if "attack_advantage" in figures:
-        low, high, ceiling = (
-            figures.get(f"attack_{name}")
-            for name in ("advantage_lower", "advantage_upper", "ceiling")
-        )
-        if low is None or high is None:
-            interval = ""
-        elif ceiling is not None and low <= ceiling < high:
-            told = f"advantage at most {high:.3g}, and the claim allows {ceiling:.3g}"
-            return f"{line}; the attack **cannot tell**: {told}"
-        else:
-            interval = f" ({low:.3g} to {high:.3g})"
-        line += f"; attack advantage **{figures['attack_advantage']:.3g}**{interval}"
-    return line
-
-
-def _headline(verdict: PublicationVerdict | None, status: Status) -> str:
-    if verdict is not None:
-        return (
-            "Released: the bundle was published"
-            if verdict.released
-            else "Withheld: a gate failed; the budget is spent"
-        )
-    return {
+    ended = {
         "KILLED": "Interrupted: resumable, the reservation stays",
         "FAILED": "Failed before the verdict",
-    }.get(status, "No verdict")
+    }
+    headline = ended.get(status, "No verdict")
+    if verdict is not None:
+        withheld = "Withheld: a gate failed; the budget is spent"
+        headline = "Released: the bundle was published" if verdict.released else withheld
+    low, high = (figures.get(f"attack_advantage_{end}") for end in ("lower", "upper"))
+    others = ("attack_", "epsilon", "delta", *GRAPH_FIGURES)
+    return template("mlflow_note.md.j2").render(
+        headline=headline,
+        allowed=f"{float(facts.get('epsilon', 'nan')):g}",
+        planned=figures.get("epsilon_planned"),
+        spent=figures.get("epsilon_spent"),
+        interval=None if low is None or high is None else (low, high),
+        ceiling=figures.get("attack_ceiling"),
+        facts=facts,
+        figures=figures,
+        attacks=attacks,
+        verdict=verdict,
+        graph={k: v for k, v in figures.items() if k.startswith(GRAPH_FIGURES)},
+        quality={k: v for k, v in figures.items() if not k.startswith(others)},
+    )
 
 
 def run_name(dataset: str, epsilon: str, verdict: PublicationVerdict | None, status: Status) -> str:
@@ -170,12 +111,10 @@ def run_name(dataset: str, epsilon: str, verdict: PublicationVerdict | None, sta
     >>> run_name("clinic", "1.0", PublicationVerdict(released=True), "FINISHED")
     'clinic - released - eps 1'
     """
+    words = {"RUNNING": "running", "KILLED": "interrupted", "FAILED": "failed"}
+    word = words.get(status, "no verdict")
     if verdict is not None:
         word = "released" if verdict.released else "withheld"
-    else:
-        word = {"RUNNING": "running", "KILLED": "interrupted", "FAILED": "failed"}.get(
-            status, "no verdict"
-        )
     return f"{dataset} - {word} - eps {float(epsilon):g}"
 
 

@@ -287,10 +287,9 @@ class Guard:
         await send({"type": "http.response.body", "body": b""})
 
     def _refusal(self, scope: MutableMapping[str, Any]) -> int:
-        """The status of a refusal, 0 for none.
-
-        403 where a name leads here that is not ours (DNS rebinding), or a page of another origin
-        asks, whatever its browser knows of passwords. Another page's link to this one is followed.
+        """The status of a refusal, 0 for none. 403 where a name leads here that is not ours (DNS
+        rebinding), or a page of another origin asks, whatever its browser knows of passwords.
+        Another page's link to this one is followed.
         """
 
         def values(name: bytes) -> list[bytes]:

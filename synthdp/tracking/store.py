@@ -21,6 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 from packaging.requirements import Requirement
 
+from synthdp.bundle.certificate_text import template
 from synthdp.data.kinds import column_kind
 from synthdp.errors import OutputError
 from synthdp.files import SUMS, claim_file, copy_private, missing_folders, parse_json, read_text
@@ -101,9 +102,8 @@ _MENDS = {
 
 
 def _make(file: Path, client: Any) -> None:
-    """Create a store that is complete from its first moment.
-
-    MLflow takes seconds to create its tables, and a store with half of them stays broken.
+    """Create a store that is complete from its first moment. MLflow takes seconds to create its
+    tables, and a store with half of them stays broken.
     """
     if file.exists():
         return
@@ -281,7 +281,9 @@ def register(client: Any, experiment: str, run: str, bundle: Path, *, release: s
     else:
         model = _log_model(client, experiment, run, bundle, spec, tags)
         if not client.search_registered_models(f"name = '{name}'"):
-            client.create_registered_model(name, description=_description(spec.dataset.id, name))
+            named = {"dataset": spec.dataset.id, "name": name, "alias": ALIAS}
+            about = template("registered_model.md.j2").render(named)
+            client.create_registered_model(name, description=about)
         # By its place: `models:/ID` would be looked up in MLflow's global store, not in this one.
         version = client.create_model_version(
             name, model.artifact_location, run, tags=tags, model_id=model.model_id
@@ -295,7 +297,6 @@ def register(client: Any, experiment: str, run: str, bundle: Path, *, release: s
 def _log_model(
     client: Any, experiment: str, run: str, bundle: Path, spec: ReleaseSpec, tags: dict[str, str]
 ) -> Any:
-    """The logged model of the run; returns MLflow's record of it."""
     from mlflow.entities import LoggedModelOutput
 
     model = client.create_logged_model(
@@ -328,7 +329,6 @@ def _tags(bundle: Path) -> dict[str, str]:
 
 
 def _saved(bundle: Path, folder: Path, columns: Mapping[str, Column]) -> Path:
-    """The model as a folder that MLflow can load."""
     from mlflow.models import ModelSignature
     from mlflow.pyfunc import save_model
     from mlflow.types.schema import Array, ColSpec, DataType, Schema
@@ -340,13 +340,15 @@ def _saved(bundle: Path, folder: Path, columns: Mapping[str, Column]) -> Path:
     outputs = [(name, _type(column), not column.missing) for name, column in columns.items()]
     lists = (ColSpec(Array(DataType.string), name, required=False) for name in ("given", "do"))
     asked = Schema([ColSpec("long", "rows"), *lists])
+    needed = (Requirement(line) for line in metadata.requires("synthdp") or ())
+    names = [r.name for r in needed if r.marker is None or r.marker.evaluate({"extra": ""})]
     save_model(
         model,
         python_model=str(CODE),
         artifacts={"bundle": str(part)},
         signature=ModelSignature(inputs=asked, outputs=_schema(outputs)),
         code_paths=[str(_packed(folder))],
-        pip_requirements=_requirements(),
+        pip_requirements=[f"{name}=={metadata.version(name)}" for name in (*names, "mlflow")],
     )
     return model
 
@@ -363,13 +365,6 @@ def _packed(folder: Path) -> Path:
     return folder / ARCHIVE
 
 
-def _requirements() -> list[str]:
-    """What synthdp needs to draw rows, in the versions that are installed here."""
-    needed = (Requirement(line) for line in metadata.requires("synthdp") or ())
-    names = [r.name for r in needed if r.marker is None or r.marker.evaluate({"extra": ""})]
-    return [f"{name}=={metadata.version(name)}" for name in (*names, "mlflow")]
-
-
 def _schema(columns: Sequence[tuple[str, str, bool]]) -> Any:
     from mlflow.types.schema import ColSpec, Schema
 
@@ -377,14 +372,4 @@ def _schema(columns: Sequence[tuple[str, str, bool]]) -> Any:
 
 
 def _type(column: Column) -> str:
-    """The type of a column in MLflow's words."""
     return TYPES.get(str(column_kind(column).arrow_type(column)), "string")
-
-
-def _description(dataset: str, name: str) -> str:
-    return (
-        f"Draws synthetic rows of {dataset}, which costs no privacy. Every version is a release"
-        " that passed its gates; its tags state epsilon and delta.\n\n"
-        f'    model = mlflow.pyfunc.load_model("models:/{name}@{ALIAS}")\n'
-        '    model.predict(pd.DataFrame([{"rows": 100, "given": ["COLUMN=VALUE"], "do": []}]))\n'
-    )

@@ -7,7 +7,8 @@ them. So a release compares the ledger with the bundles near its output folder.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from synthdp.errors import BudgetError, VerifyError
@@ -24,17 +25,14 @@ def check_published(ledger: Sequence[Entry], bundle: Path) -> int:
     Raises:
         VerifyError: it does not, or the bundle's own entries cannot be trusted; names the rows.
     """
-    published = published_entries(bundle)
-    kept = {e.seq for e in ledger}
-    lost = missing(published, ledger)
-    lines = [
-        f"row {e.seq} (run {e.run}, {e.kind})"
-        f" {'is not the one that was published' if e.seq in kept else 'is gone'}"
-        for e in lost[:MAX_LISTED]
-    ]
-    if len(lost) > MAX_LISTED:
-        lines.append(f"and {len(lost) - MAX_LISTED} more")
-    if lines:
+    published, kept = published_entries(bundle), {e.seq for e in ledger}
+    if lost := missing(published, ledger):
+        lines = [
+            f"row {e.seq} (run {e.run}, {e.kind})"
+            f" {'is not the one that was published' if e.seq in kept else 'is gone'}"
+            for e in lost[:MAX_LISTED]
+        ]
+        lines += [f"and {len(lost) - MAX_LISTED} more"] if len(lost) > MAX_LISTED else []
         raise VerifyError(
             f"the ledger was tampered with: {bundle} published entries that it does not hold",
             hint="restore the ledger from a backup: what it says is left is not what is left",
@@ -52,7 +50,8 @@ def check_one_of_each_run(bundles: Sequence[Path]) -> None:
     known: dict[str, tuple[Path, str]] = {}
     for bundle in bundles if len(bundles) > 1 else ():
         runs = {e.run for e in published_entries(bundle)}
-        sums = _read(bundle, SUMS)
+        with _readable(bundle, SUMS):
+            sums = read_text(bundle / SUMS)
         for run in runs:
             other, theirs = known.setdefault(run, (bundle, sums))
             if theirs != sums:
@@ -94,23 +93,20 @@ def check_nearby(ledger: Sequence[Entry], dataset: str, out: Path) -> None:
             )
 
 
+def fits_its_hash(entry: Entry) -> bool:
+    """Whether an entry's hash is that of its content."""
+    return entry_hash(**{k: v for k, v in entry.to_json().items() if k != "hash"}) == entry.hash
+
+
 def published_entries(bundle: Path) -> list[Entry]:
     """The ledger entries in a bundle, each of which fits its hash.
 
     Raises:
         VerifyError: they cannot be read, or do not fit.
     """
-    text = _read(bundle, LEDGER)
-    try:
-        published = [Entry(**e) for e in parse_json(text)["entries"]]
-        forged = [
-            e
-            for e in published
-            if entry_hash(**{k: v for k, v in e.to_json().items() if k != "hash"}) != e.hash
-            or type(e.seq) is not int
-        ]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _unreadable(bundle, LEDGER, error) from None
+    with _readable(bundle, LEDGER):
+        published = [Entry(**e) for e in parse_json(read_text(bundle / LEDGER))["entries"]]
+        forged = [e for e in published if type(e.seq) is not int or not fits_its_hash(e)]
     if forged or not published:
         raise VerifyError(
             f"{bundle}: its ledger entries do not fit their hashes",
@@ -119,14 +115,10 @@ def published_entries(bundle: Path) -> list[Entry]:
     return published
 
 
-def _read(bundle: Path, name: str) -> str:
+@contextmanager
+def _readable(bundle: Path, name: str) -> Iterator[None]:
     try:
-        return read_text(bundle / name)
-    except (OSError, ValueError) as error:
-        raise _unreadable(bundle, name, error) from None
-
-
-def _unreadable(bundle: Path, name: str, error: Exception) -> VerifyError:
-    return VerifyError(
-        f"{bundle}: {name} cannot be read ({type(error).__name__})", hint="give a bundle folder"
-    )
+        yield
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        what = f"{bundle}: {name} cannot be read ({type(error).__name__})"
+        raise VerifyError(what, hint="give a bundle folder") from None

@@ -19,8 +19,9 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import ValidationError
 
+from synthdp.bundle.content import sha256
 from synthdp.bundle.deployment import DEPLOYMENT
-from synthdp.bundle.derived import BY_SPEC, FILES, OPTIONAL, sha256
+from synthdp.bundle.derived import BY_SPEC, FILES, OPTIONAL
 from synthdp.bundle.signing import (
     ALGORITHM,
     PAYLOAD_TYPE,
@@ -38,15 +39,14 @@ from synthdp.bundle.signing import (
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME
 from synthdp.errors import SynthdpError, VerifyError
 from synthdp.files import MAX_TEXT, SUMS, parse_json
+from synthdp.report.prose import say
 from synthdp.verify.content import CONTENT_CHECKS
 from synthdp.verify.privacy import PRIVACY_CHECKS
-from synthdp.verify.reader import Check, Reader
+from synthdp.verify.reader import Check, Reader, wrong
 from synthdp.verify.rewritten import DISCLOSURE_CHECKS, ESTIMAND_CHECKS, FORM_CHECKS
 from synthdp.verify.rows import NOISE_CHECKS, ROWS_CHECKS
 
 # --- origin ---
-#
-# The check of who made a bundle: its signed statement, and the publisher's key if known.
 #
 # Without a key the statement is still held against the files and against the key that the
 # certificate names. That finds damage and mixed-up files. It cannot find a forger, who makes a key
@@ -54,36 +54,33 @@ from synthdp.verify.rows import NOISE_CHECKS, ROWS_CHECKS
 
 
 def _check_statement(reader: Reader) -> Iterator[str]:
-    """The statement is there if the certificate says so, and is about exactly these files.
-
-    The right key signed it.
+    """The statement is there if the certificate says so, and is about exactly these files. The
+    right key signed it.
     """
     signer = reader.certificate.signer if reader.certificate else None
     if not reader.holds(STATEMENT):
-        if signer is not None:
-            yield f"{STATEMENT}: is missing; the certificate says that {signer} signed this bundle"
-        if reader.key is not None:
-            yield (
-                f"{STATEMENT}: is missing: this bundle is unsigned, and a key was given to check"
-                " its signature"
-            )
+        signed = f"the certificate says that {signer} signed this bundle"
+        unsigned = "this bundle is unsigned, and a key was given to check its signature"
+        yield from wrong(
+            (signer is not None, f"{STATEMENT}: is missing; {signed}"),
+            (reader.key is not None, f"{STATEMENT}: is missing: {unsigned}"),
+        )
         return
     if reader.certificate is not None and signer is None:
         yield (
             f"{STATEMENT}: does not belong in this bundle; its certificate says that it is unsigned"
         )
     envelope = open_envelope(reader.json(STATEMENT))
-    unsigned = list(_signature_problems(reader, envelope, signer))
-    yield from (f"{STATEMENT}: {p}" for p in unsigned)
-    wrong = list(_content_problems(reader, envelope))
-    yield from (f"{STATEMENT}: {p}" for p in wrong)
-    reader.origin_checked = reader.key is not None and not unsigned and not wrong
+    found = list(_signature_problems(reader, envelope, signer))
+    yield from (f"{STATEMENT}: {p}" for p in found)
+    content = list(_content_problems(reader, envelope))
+    yield from (f"{STATEMENT}: {p}" for p in content)
+    reader.origin_checked = reader.key is not None and not found and not content
 
 
 def _signature_problems(reader: Reader, envelope: Envelope, signer: str | None) -> Iterator[str]:
-    """The envelope has the supported type and is signed by the right key.
-
-    That is the key that was given, or else the one that the certificate names.
+    """The envelope has the supported type and is signed by the right key. That is the key that was
+    given, or else the one that the certificate names.
     """
     if envelope.payload_type != PAYLOAD_TYPE:
         yield f"holds {envelope.payload_type[:60]!r}; only {PAYLOAD_TYPE} is supported"
@@ -179,20 +176,7 @@ class VerifyReport:
 
         No check can see that the program ran as stated.
         """
-        if self.signer is None:
-            whose, vouched = "unsigned", "nobody"
-        elif self.origin_checked:
-            whose, vouched = f"signed by {self.signer}, the key that was given", "its owner"
-        else:
-            whose = (
-                f"signed by {self.signer}, and whose key that is was not checked: give the"
-                " publisher's with --key"
-            )
-            vouched = "whoever holds it"
-        return (
-            f"agrees with itself; {whose}; that the program ran as stated is vouched for by"
-            f" {vouched}"
-        )
+        return say("established", signer=self.signer, checked=self.origin_checked)
 
 
 def verify_bundle(
@@ -214,19 +198,13 @@ def verify_bundle(
             f"{folder} is the output folder of a release, not a bundle",
             hint=f"did you mean {folder / 'bundle'}?",
         )
-    report = inspect_bundle(
-        folder, key=None if key is None else load_public_key(key), progress=progress
-    )
+    publisher = None if key is None else load_public_key(key)
+    report = inspect_bundle(folder, key=publisher, progress=progress)
     if report.problems:
-        count = len(report.problems)
-        listed = [
-            *report.problems[:MAX_LISTED],
-            *([f"and {count - MAX_LISTED} more"] if count > MAX_LISTED else []),
-        ]
-        head, hint = (
-            f"{folder}: {count} problem{'s' if count != 1 else ''}",
-            "do not use this bundle; get it again from its publisher",
-        )
+        count, listed = len(report.problems), list(report.problems[:MAX_LISTED])
+        listed += [f"and {count - MAX_LISTED} more"] if count > MAX_LISTED else []
+        head = f"{folder}: {count} problem{'s' if count != 1 else ''}"
+        hint = "do not use this bundle; get it again from its publisher"
         raise VerifyError(head, hint=hint, problems=listed)
     return report
 
@@ -246,15 +224,10 @@ def inspect_bundle(
             progress(len(done), len(CHECKS))
         if name in ("folder", "spec") and problems and (name == "folder" or reader.parsed is None):
             break  # nothing below can be read safely, or judged
-    report = VerifyReport(
-        folder, tuple(done), tuple(problems), origin_checked=reader.origin_checked
-    )
-    stated = reader.certificate
-    return (
-        report
-        if stated is None
-        else replace(report, epsilon=stated.epsilon, delta=stated.delta, signer=stated.signer)
-    )
+    found = VerifyReport(folder, tuple(done), tuple(problems), origin_checked=reader.origin_checked)
+    if (stated := reader.certificate) is None:
+        return found
+    return replace(found, epsilon=stated.epsilon, delta=stated.delta, signer=stated.signer)
 
 
 def _problems(file: str, check: Check, reader: Reader) -> list[str]:
@@ -269,15 +242,11 @@ def _problems(file: str, check: Check, reader: Reader) -> list[str]:
         )
     except SynthdpError as error:
         found.append(f"{file}: {error.message}")
-    except (
-        Exception
-    ) as error:  # whatever the libraries below raise on bytes that were made to break them
-        found.append(
-            f"{file}: is not what it should be ({type(error).__name__}: {str(error)[:200]})"
-        )
-    return [
-        problem if len(problem) <= MAX_WORDS else f"{problem[:MAX_WORDS]}..." for problem in found
-    ]
+    # Whatever the libraries below raise on bytes that were made to break them.
+    except Exception as error:
+        what = f"{type(error).__name__}: {str(error)[:200]}"
+        found.append(f"{file}: is not what it should be ({what})")
+    return [p if len(p) <= MAX_WORDS else f"{p[:MAX_WORDS]}..." for p in found]
 
 
 # --- the folder ---

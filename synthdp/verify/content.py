@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,7 @@ from synthdp.privacy.plan import SCORES
 from synthdp.verify.reader import Check, Reader
 from synthdp.verify.rewritten import check_graph
 
-CHUNK_ROWS = 200_000
 MAX_KEPT = 50_000  # rows
-LONGEST_NUMBER = 32  # characters of a number or a date
 PICKLE_STARTS = (b"\x80", b"PK\x03\x04", b"(", b"c", b"]", b"}")
 
 
@@ -93,7 +91,7 @@ def _chunks(path: Path) -> Iterator[pd.DataFrame]:
         warnings.simplefilter("error", pd.errors.ParserWarning)
         with pd.read_csv(
             path,
-            chunksize=CHUNK_ROWS,
+            chunksize=200_000,
             skip_blank_lines=False,
             index_col=False,
             encoding="utf-8",
@@ -107,27 +105,20 @@ def most_bytes(domain: Domain, rows: int) -> int:
 
     The text is UTF-8, and every character may be a quotation mark, which is doubled.
     """
-
-    def quoted(texts: Iterable[str]) -> int:
-        return sum(2 * len(text.encode()) + 4 for text in texts)
-
-    widest = sum(
-        max(LONGEST_NUMBER, *(len(label.encode()) for label in c.labels)) for c in domain.columns
-    )
-    return quoted(domain.names) + rows * (2 * widest + 4 * len(domain))
+    header = sum(2 * len(name.encode()) + 4 for name in domain.names)
+    labels = (map(len, map(str.encode, c.labels)) for c in domain.columns)
+    widest = sum(max(32, *lengths) for lengths in labels)  # no number or date is longer
+    return header + rows * (2 * widest + 4 * len(domain))
 
 
 def _keep(reader: Reader, codes: Codes) -> None:
-    """Keep a sample of the rows to compare with the model.
-
-    Each row has the same probability, and no forger can know which rows are chosen.
+    """Keep a sample of the rows to compare with the model. Each row has the same probability, and
+    no forger can know which rows are chosen.
     """
-    wanted = max(1, reader.spec.sampling.rows or 1)
-    chosen = codes
-    if wanted > MAX_KEPT:
-        chosen = codes[fresh_generator().random(len(codes)) < MAX_KEPT / wanted]
-    if len(chosen) and sum(map(len, reader.rows)) <= 2 * MAX_KEPT:
-        reader.rows.append(chosen)
+    if (wanted := reader.spec.sampling.rows or 1) > MAX_KEPT:
+        codes = codes[fresh_generator().random(len(codes)) < MAX_KEPT / wanted]
+    if len(codes) and sum(map(len, reader.rows)) <= 2 * MAX_KEPT:
+        reader.rows.append(codes)
 
 
 def _misfits(column: ColumnDomain, text: pd.Series[str]) -> tuple[int, npt.NDArray[np.uint16]]:
@@ -211,10 +202,8 @@ def _check_model(reader: Reader) -> Iterator[str]:
         return
     if shapes != stated:
         names = sorted(n for n in {*shapes, *stated} if shapes.get(n) != stated.get(n))
-        yield (
-            "model.safetensors: tensors and shapes are not those of model.json:"
-            f" {', '.join(names[:5])}"
-        )
+        wrong = ", ".join(names[:5])
+        yield f"model.safetensors: tensors and shapes are not those of model.json: {wrong}"
     yield from (f"model.safetensors: {name} is not of 32-bit floating point" for name in narrow)
     yield from (f"model.safetensors: {name} holds NaN or infinity" for name in infinite)
     if shapes == stated and not narrow and not infinite:

@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from synthdp.bundle.certificate import Certificate
-from synthdp.bundle.derived import Bundle
+from synthdp.bundle.content import Bundle
 from synthdp.bundle.noisy_values import read_tables
 from synthdp.bundle.table_files import CSV_NAME
 from synthdp.data.column_domain import ColumnDomain
@@ -28,7 +27,7 @@ from synthdp.data.level_groups import LevelGroups, Starts
 from synthdp.errors import VerifyError
 from synthdp.evaluate.fidelity import nearest_distribution
 from synthdp.graph.diff import GraphDifference, difference
-from synthdp.progress import Advance, Reporter
+from synthdp.progress import Advance, stage
 from synthdp.verify.checks import verify_bundle
 
 Verdict = Literal["better", "worse", "same", "different", "not comparable"]
@@ -64,37 +63,39 @@ class BundleDifference:
 
     def to_json(self) -> dict[str, Any]:
         """JSON object."""
+        found = [asdict(f) for f in self.findings]
         return {
             "a": str(self.a),
             "b": str(self.b),
-            "findings": [asdict(f) for f in self.findings],
+            "findings": found,
             "graph": self.graph.to_json(),
         }
 
 
-def compare(a: Path, b: Path, *, reporter: Reporter | None = None) -> BundleDifference:
+def compare(a: Path, b: Path) -> BundleDifference:
     """Compare two bundles.
 
     Raises:
         VerifyError: one of them does not hold what it claims; names it, with every problem.
     """
-    reporter = reporter or Reporter()
     opened = []
     for name, folder in (("first", a), ("second", b)):
-        with reporter.stage(f"verify the {name} bundle") as progress:
+        with stage(f"verify the {name} bundle") as progress:
             opened.append(open_verified(folder, progress))
-    first, second = opened
-    with reporter.stage("compare"):
-        return differences(first, second)
+    with stage("compare"):
+        return differences(*opened)
 
 
 def differences(a: Bundle, b: Bundle, *, rows: bool = True) -> BundleDifference:
     """The findings on two bundles; those on their rows only where `rows` may be read."""
     graphs = difference(a.graph, b.graph)
-    stated = (*_budget(a, b), *_graph(a, b, graphs), *_table(a, b))
-    return BundleDifference(
-        a.folder, b.folder, (*stated, *(_quality(a, b) if rows else ())), graphs
+    found = (
+        *_budget(a, b),
+        *_graph(a, b, graphs),
+        *_table(a, b),
+        *(_quality(a, b) if rows else ()),
     )
+    return BundleDifference(a.folder, b.folder, found, graphs)
 
 
 def open_verified(folder: Path, progress: Advance | None = None) -> Bundle:
@@ -129,13 +130,16 @@ def open_stated(folder: Path) -> Bundle:
 
 def _budget(a: Bundle, b: Bundle) -> Iterator[Difference]:
     one, two = a.certificate, b.certificate
-    other = _other_promise(one, two)
+    other = ""  # why no numbers of the two guarantees can be compared
+    if one.adjacency != two.adjacency:
+        other = "neighbours are other tables"
+    elif (one.unit_meaning, one.unit_rows) != (two.unit_meaning, two.unit_rows):
+        other = "another unit is protected"
     for what in ("adjacency", "unit_meaning", "unit_rows"):
         yield _equal("budget", what.replace("_", " "), getattr(one, what), getattr(two, what))
     yield _less("budget", "delta", one.delta, two.delta, why=other)
-    why = other or (
-        "at different deltas; see the whole trade-off" if one.delta != two.delta else ""
-    )
+    deltas = "at different deltas; see the whole trade-off" if one.delta != two.delta else ""
+    why = other or deltas
     yield _less("budget", "epsilon", one.epsilon, two.epsilon, why=why)
     yield _trade_off(a, b, why=other)
     sizes = sorted({g.size for g in one.groups} & {g.size for g in two.groups})[-1:]
@@ -144,21 +148,9 @@ def _budget(a: Bundle, b: Bundle) -> Iterator[Difference]:
         yield _less("budget", f"epsilon of groups of {size}", bounds[0], bounds[1], why=why)
 
 
-def _other_promise(one: Certificate, two: Certificate) -> str:
-    """Why no numbers of two guarantees can be compared; empty if they can."""
-    if one.adjacency != two.adjacency:
-        return "neighbours are other tables"
-    return (
-        ""
-        if (one.unit_meaning, one.unit_rows) == (two.unit_meaning, two.unit_rows)
-        else "another unit is protected"
-    )
-
-
 def _trade_off(a: Bundle, b: Bundle, *, why: str) -> Difference:
-    """The whole profile: better where delta is nowhere larger and somewhere smaller.
-
-    It is compared at the epsilons of both.
+    """The whole profile: better where delta is nowhere larger and somewhere smaller. It is compared
+    at the epsilons of both.
     """
     shared = sorted(a.deltas.keys() & b.deltas.keys())
     above = any(b.deltas[e] > a.deltas[e] * (1 + CLOSE_DELTA) + 1e-13 for e in shared)
@@ -208,14 +200,12 @@ def _table(a: Bundle, b: Bundle) -> Iterator[Difference]:
     yield _equal("table", "constraints", len(one), len(two), same=one == two)
 
 
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:MAX_NAMED]) + (
-        f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-    )
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(names[:MAX_NAMED]) + more
 
 
 def _quality(a: Bundle, b: Bundle) -> Iterator[Difference]:
-    """Distances to the noisy tables, where both describe one dataset by levels in common."""
     common = common_levels(a.domain, b.domain)
     why = ""
     if a.spec.dataset.id != b.spec.dataset.id:
@@ -235,8 +225,8 @@ def _quality(a: Bundle, b: Bundle) -> Iterator[Difference]:
         what = f"distance to noisy {found.ways}-way tables"
         yield Difference("quality", what, found.a, found.b, found.verdict, why)
     between = apart(a.folder, b.folder, a.domain, b.domain)
-    bins = f"; on the bins that both have: {_some([*common.merged])}" if common.merged else ""
-    rest = f"; left out, other levels: {_some([*common.apart])}" if common.apart else ""
+    bins = f"; on the bins that both have: {_some(common.merged)}" if common.merged else ""
+    rest = f"; left out, other levels: {_some(common.apart)}" if common.apart else ""
     verdict: Verdict = "same" if between == 0 else "different"
     why = f"mean total variation{bins}{rest}"
     yield Difference("quality", "distance between the two, 1-way", None, between, verdict, why)
@@ -271,13 +261,9 @@ def _less(
 
 # --- quality ---
 #
-# Distances of two synthetic tables to what was measured.
-#
-# They are public figures, from the noisy tables of the bundles alone.
-#
-# Tables that both bundles measured on the same data are first pooled by inverse variance: neither
-# is then held to a reference that is the other's alone. No row of the original is needed, and
-# nothing is spent.
+# Distances of two synthetic tables to what was measured. Tables that both bundles measured on the
+# same data are first pooled by inverse variance: neither is then held to a reference that is the
+# other's alone. No row of the original is needed, and nothing is spent.
 
 
 FloatArray = npt.NDArray[np.float64]
@@ -290,9 +276,7 @@ class Cells(NamedTuple):
     starts: tuple[tuple[str, Starts], ...] = ()
 
 
-CHUNK_ROWS = 100_000
 DRAWS = 64  # of the reference's noise
-CLEAR = 2.0  # standard deviations of the reference's noise beyond which a difference is called one
 
 
 @dataclass(frozen=True)
@@ -329,7 +313,7 @@ class Distance:
     @property
     def verdict(self) -> Verdict:
         """What the second is, compared with the first."""
-        if abs(self.b - self.a) <= CLEAR * self.noise:
+        if abs(self.b - self.a) <= 2 * self.noise:  # standard deviations
             return "same"
         return "better" if self.b < self.a else "worse"
 
@@ -379,21 +363,17 @@ def distances(a: Path, b: Path, domain: Domain, other: Domain | None = None) -> 
 def _noise_of(
     shares: Sequence[Mapping[Cells, FloatArray]], against: Mapping[Cells, PooledTable]
 ) -> float:
-    """Standard deviation of the difference of two mean distances.
-
-    Noise is added to the reference again and again (a parametric bootstrap).
-
-    The seed is fixed, so that a comparison can be repeated; nothing here hides anything.
+    """Standard deviation of the difference of two mean distances. Noise is added to the reference
+    again and again (a parametric bootstrap). The seed is fixed, so that a comparison can be
+    repeated; nothing here hides anything.
     """
     rng, moved = np.random.default_rng(0), np.zeros(DRAWS)
     for columns, table in against.items():
         for i in range(DRAWS):
-            again = nearest_distribution(
-                table.counts + rng.normal(0, table.sigma, len(table.counts))
-            )
-            moved[i] += (
-                np.abs(shares[1][columns] - again).sum() - np.abs(shares[0][columns] - again).sum()
-            ) / 2
+            noise = rng.normal(0, table.sigma, len(table.counts))
+            again = nearest_distribution(table.counts + noise)
+            first, second = (float(np.abs(own[columns] - again).sum()) for own in shares)
+            moved[i] += (second - first) / 2
     return float(np.std(moved, ddof=1)) / len(against)
 
 
@@ -422,13 +402,8 @@ def synthetic_shares(
     """
     groups = {c: LevelGroups(domain, dict(c.starts)) for c in tables}
     counts = {c: np.zeros(groups[c].coarse.cells(c.columns), np.int64) for c in tables}
-    options: dict[str, Any] = {
-        "dtype": str,
-        "keep_default_na": False,
-        "na_values": [""],
-        "encoding": "utf-8",
-    }
-    with pd.read_csv(bundle / CSV_NAME, chunksize=CHUNK_ROWS, **options) as chunks:
+    options: dict[str, Any] = {"dtype": str, "keep_default_na": False, "na_values": [""]}
+    with pd.read_csv(bundle / CSV_NAME, chunksize=100_000, encoding="utf-8", **options) as chunks:
         for chunk in chunks:
             codes, _ = encode(domain, chunk)
             for table in tables:
@@ -440,9 +415,7 @@ def synthetic_shares(
     return {c: n / n.sum() for c, n in counts.items()}
 
 
-# --- common levels ---
-#
-# The levels by which the columns of two bundles can be compared: equal ones, or common bins.
+# --- common levels: equal ones, or common bins ---
 
 
 @dataclass(frozen=True)
@@ -481,13 +454,10 @@ def common_levels(a: Domain, b: Domain) -> CommonLevels:
 def _starts(one: ColumnDomain, other: ColumnDomain) -> tuple[Starts, Starts] | None:
     """First levels of the common groups of two ranges; None where they have no two bins alike."""
     shared = set(one.edges) & set(other.edges)
-    if not one.ranged or _without_bins(one) != _without_bins(other) or len(shared) < 2:
+    bare = [replace(column, edges=(), labels=(), grouped=False) for column in (one, other)]
+    if not one.ranged or bare[0] != bare[1] or len(shared) < 2:
         return None
     return _begins(one, shared), _begins(other, shared)
-
-
-def _without_bins(column: ColumnDomain) -> ColumnDomain:
-    return replace(column, edges=(), labels=(), grouped=False)
 
 
 def _begins(column: ColumnDomain, shared: set[float]) -> Starts:

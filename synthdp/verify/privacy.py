@@ -10,34 +10,35 @@ from typing import Any
 
 from synthdp.bundle.certificate import (
     FORMAT,
+    GROUP_SIZES,
     Certificate,
-    PlannedSpend,
     amended_of,
     certify,
     events_of,
     plan_problems,
 )
-from synthdp.bundle.content import MODEL_FILES, SCORED_FILES
-from synthdp.bundle.derived import BY_SPEC, FILES, sha256
+from synthdp.bundle.content import MODEL_FILES, REPORT, SCORED_FILES, sha256
+from synthdp.bundle.derived import BY_SPEC, FILES
 from synthdp.bundle.descriptions import DATACARD, public_spec
 from synthdp.bundle.noisy_values import ESTIMANDS
-from synthdp.bundle.report_page import REPORT
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME
 from synthdp.graph.causal import CausalGraph
-from synthdp.ledger.entries import GENESIS, Entry, entry_hash
+from synthdp.ledger.entries import GENESIS, Entry
 from synthdp.privacy import accounting
 from synthdp.privacy.events.kinds import kind_of
+from synthdp.privacy.plan import Spend
 from synthdp.privacy.private import Receipt
 from synthdp.spec.amendment import CHANGEABLE
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
+from synthdp.verify.at_hand import fits_its_hash
 from synthdp.verify.reader import (
     MAX_ENTRIES,
     Check,
     PlanLimits,
     Reader,
     event_problems,
-    group_problems,
+    wrong,
 )
 from synthdp.verify.rewritten import score_problems
 
@@ -83,25 +84,21 @@ def _check_ledger(reader: Reader) -> Iterator[str]:
 def _chain_problems(entries: Sequence[Entry], run: str, dataset: str) -> Iterator[str]:
     """Entries that do not fit their hash, their run and dataset, or the entry before them."""
     for entry in entries:
-        fields = {k: v for k, v in entry.to_json().items() if k != "hash"}
-        if entry_hash(**fields) != entry.hash:
-            yield (
-                f"entry {entry.seq} ({entry.kind}) was changed; its hash does not fit its content"
-            )
-        if entry.run != run or entry.dataset != dataset:
-            yield f"entry {entry.seq} is of another run or dataset"
-        if entry.seq == 1 and entry.previous != GENESIS:
-            yield "entry 1 does not begin a chain"
+        named, foreign = f"entry {entry.seq}", (entry.run, entry.dataset) != (run, dataset)
+        changed = f"{named} ({entry.kind}) was changed; its hash does not fit its content"
+        yield from wrong(
+            (not fits_its_hash(entry), changed),
+            (foreign, f"{named} is of another run or dataset"),
+            (entry.seq == 1 and entry.previous != GENESIS, "entry 1 does not begin a chain"),
+        )
     for before, after in pairwise(entries):
-        next_in_chain = after.seq == before.seq + 1
-        broken = next_in_chain and after.previous != before.hash
+        broken = after.seq == before.seq + 1 and after.previous != before.hash
         if after.seq <= before.seq or broken:
             yield f"entry {after.seq} does not follow entry {before.seq}"
 
 
 def _run_problems(entries: Sequence[Entry], spec: ReleaseSpec) -> Iterator[str]:
     """How the entries are not one reservation, then charges, then a settlement that counts them.
-
     The spec may be amended between reservation and settlement.
     """
     kinds = [e.kind for e in entries if e.kind != "cap"]
@@ -115,15 +112,12 @@ def _run_problems(entries: Sequence[Entry], spec: ReleaseSpec) -> Iterator[str]:
         )
         return
     settlement = entries[-1].body
-    if settlement.get("charges") != charges:
-        yield (
-            f"the settlement counts {settlement.get('charges')} charges, and {charges} are listed"
-        )
-    if settlement.get("amendments", 0) != amendments:
-        yield (
-            f"the settlement counts {settlement.get('amendments', 0)} changes of the spec, and"
-            f" {amendments} are listed"
-        )
+    for stated, listed, what in (
+        (settlement.get("charges"), charges, "charges"),
+        (settlement.get("amendments", 0), amendments, "changes of the spec"),
+    ):
+        if stated != listed:
+            yield f"the settlement counts {stated} {what}, and {listed} are listed"
     fixed = sorted({*amended_of(entries)} - {*CHANGEABLE})
     if fixed:
         yield (
@@ -136,9 +130,8 @@ def _run_problems(entries: Sequence[Entry], spec: ReleaseSpec) -> Iterator[str]:
 
 
 def _balance_problems(stated: dict[str, Any], spec: ReleaseSpec) -> Iterator[str]:
-    """How the dataset's stated balance cannot be that of the moment when the run reserved.
-
-    What other runs took stands in the publisher's ledger alone.
+    """How the dataset's stated balance cannot be that of the moment when the run reserved. What
+    other runs took stands in the publisher's ledger alone.
     """
     own, cap = spec.privacy, spec.privacy.cap
     if set(stated) != {"dataset", "epsilon", "delta", "cap_epsilon", "cap_delta"}:
@@ -168,7 +161,11 @@ def _check_certificate(reader: Reader) -> Iterator[str]:
         yield f"{name}: format must be {FORMAT}; another one needs another version of synthdp"
         return
     reader.certificate = stated = Certificate.model_validate(raw)
-    excess = _excess(stated, spec)
+    planned, sizes = [p.event for p in stated.planned], [g.size for g in stated.groups]
+    once = f"bounds for groups are computed once each, for {', '.join(map(str, GROUP_SIZES))}"
+    excess = [] if len(set(sizes)) == len(sizes) and {*sizes} <= {*GROUP_SIZES} else [once]
+    excess += event_problems(planned, PlanLimits.of(spec))
+    excess = excess or list(_too_much(stated.planned, spec))
     if not excess and not reader.entries:
         excess = ["its charges are not those of a ledger that can be composed"]
     if excess:
@@ -201,13 +198,6 @@ def _check_certificate(reader: Reader) -> Iterator[str]:
     yield from _receipt_problems(stated, reader, spec)
 
 
-def _excess(stated: Certificate, spec: ReleaseSpec) -> list[str]:
-    """What in the certificate is too large to be composed in reasonable time."""
-    events = [p.event for p in stated.planned]
-    excess = [*group_problems(stated.groups), *event_problems(events, PlanLimits.of(spec))]
-    return excess or list(_too_much(stated.planned, spec))
-
-
 def _true_certificate(stated: Certificate, reader: Reader) -> Certificate:
     """The certificate of the stated plan and groups, computed again from spec and ledger."""
     groups = {
@@ -232,7 +222,8 @@ def _differences(stated: Certificate, true: Certificate) -> Iterator[str]:
     for key in Certificate.model_fields:
         says, should = getattr(stated, key), getattr(true, key)
         if not _same(says, should, or_above=key in BOUNDS):
-            got = _got(says, should)
+            simple = all(isinstance(value, str | int | float) for value in (says, should))
+            got = f": says {says!r}, should be {should!r}" if simple else ""
             yield f"{key} does not follow from the spec, the plan and the ledger{got}"
     alone = [(f"purpose {p.purpose!r}", p.epsilon) for p in stated.purposes]
     for part, epsilon in (("epsilon_spent", stated.epsilon_spent), *alone):
@@ -240,7 +231,7 @@ def _differences(stated: Certificate, true: Certificate) -> Iterator[str]:
             yield f"{part}: epsilon {epsilon:.6g} is more than that of the whole plan"
 
 
-def _too_much(planned: Sequence[PlannedSpend], spec: ReleaseSpec) -> Iterator[str]:
+def _too_much(planned: Sequence[Spend], spec: ReleaseSpec) -> Iterator[str]:
     """The first planned spend that exceeds the spec's epsilon alone; nothing more is composed."""
     allowed = spec.privacy.epsilon * (1 + TOLERANCE)
     for spend in planned:
@@ -256,16 +247,16 @@ def _too_much(planned: Sequence[PlannedSpend], spec: ReleaseSpec) -> Iterator[st
 
 
 def _audit_problems(stated: Certificate) -> Iterator[str]:
-    """An audit is of these spends, is public, and did not refute them.
-
-    Its figures cannot be checked here.
+    """An audit is of these spends, is public, and did not refute them. Its figures cannot be
+    checked here.
     """
     if stated.audit is None:
         return
-    if stated.audit.rows == "real":
-        yield "was made on real rows, and is no part of a bundle"
-    if not stated.audit.covers((p.purpose, p.event) for p in stated.planned):
-        yield "is of other spends than were planned"
+    covered = stated.audit.covers((p.purpose, p.event) for p in stated.planned)
+    yield from wrong(
+        (stated.audit.rows == "real", "was made on real rows, and is no part of a bundle"),
+        (not covered, "is of other spends than were planned"),
+    )
     yield from stated.audit.refuted
 
 
@@ -283,11 +274,10 @@ def _group_problems(stated: Certificate, spec: ReleaseSpec) -> Iterator[str]:
             )
 
 
-def _group_bound(planned: Sequence[PlannedSpend], size: int, spec: ReleaseSpec) -> float:
-    """Epsilon for groups of `size` units, from the planned events.
-
-    Under add/remove a group is one unit with `size` times the rows; under replace-one, for very
-    large groups, and for events that cannot be widened, the generic group bound is used.
+def _group_bound(planned: Sequence[Spend], size: int, spec: ReleaseSpec) -> float:
+    """Epsilon for groups of `size` units, from the planned events. Under add/remove a group is one
+    unit with `size` times the rows; under replace-one, for very large groups, and for events that
+    cannot be widened, the generic group bound is used.
     """
     delta, adjacency = spec.privacy.delta, spec.privacy.adjacency
     rows = size * spec.dataset.privacy_unit.max_rows
@@ -302,7 +292,11 @@ def _group_bound(planned: Sequence[PlannedSpend], size: int, spec: ReleaseSpec) 
 def _receipt_problems(stated: Certificate, reader: Reader, spec: ReleaseSpec) -> Iterator[str]:
     """Each file that came out of rows names the charges that paid for it."""
     needed = {CSV_NAME, PARQUET_NAME, "marginals.json", DATACARD, *MODEL_FILES, REPORT}
-    if _graph_from_rows(reader, spec):
+    from_rows = spec.graph.mode in ("validate", "predict")
+    if spec.graph.mode == "learn":  # the spec alone may give it
+        without_rows = CausalGraph.from_spec(spec.graph, tuple(spec.modelled))
+        from_rows = CausalGraph.from_json(reader.json("graph.json")) != without_rows
+    if from_rows:
         needed |= {"graph.json", "graph.svg"}
     if spec.evaluation.dp_scores:
         needed |= {*SCORED_FILES}
@@ -310,22 +304,15 @@ def _receipt_problems(stated: Certificate, reader: Reader, spec: ReleaseSpec) ->
         needed |= {ESTIMANDS}
     charges = {e.hash for e in reader.charges}
     by_file = {r.file: set(r.receipts) for r in stated.released}
+    name, known = "privacy/certificate.json", (*FILES, *BY_SPEC)
     for file in sorted(needed):
-        if not by_file.get(file):
-            yield f"privacy/certificate.json: {file} has no receipt"
+        yield from wrong((not by_file.get(file), f"{name}: {file} has no receipt"))
     for file, receipts in by_file.items():
-        if file not in (*FILES, *BY_SPEC):
-            yield f"privacy/certificate.json: {file!r} is not a file of a bundle"
-        if receipts - charges:
-            yield f"privacy/certificate.json: {file} has a receipt that is no charge of the ledger"
-
-
-def _graph_from_rows(reader: Reader, spec: ReleaseSpec) -> bool:
-    """Whether rows had an influence on the graph: the spec alone does not give it."""
-    if spec.graph.mode != "learn":
-        return spec.graph.mode in ("validate", "predict")
-    without_rows = CausalGraph.from_spec(spec.graph, tuple(spec.modelled))
-    return CausalGraph.from_json(reader.json("graph.json")) != without_rows
+        unpaid = f"{name}: {file} has a receipt that is no charge of the ledger"
+        yield from wrong(
+            (file not in known, f"{name}: {file!r} is not a file of a bundle"),
+            (bool(receipts - charges), unpaid),
+        )
 
 
 def _same(stated: Any, true: Any, *, or_above: bool = False) -> bool:
@@ -340,11 +327,6 @@ def _same(stated: Any, true: Any, *, or_above: bool = False) -> bool:
         parts = [tuple(getattr(x, k) for k in type(x).model_fields) for x in (stated, true)]
         return _same(*parts, or_above=or_above)
     return bool(stated == true)
-
-
-def _got(stated: Any, true: Any) -> str:
-    simple = isinstance(stated, str | int | float) and isinstance(true, str | int | float)
-    return f": says {stated!r}, should be {true!r}" if simple else ""
 
 
 PRIVACY_CHECKS: dict[str, tuple[str, Check]] = {

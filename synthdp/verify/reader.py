@@ -11,8 +11,8 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from synthdp.bundle.certificate import GROUP_SIZES, Certificate, Group
-from synthdp.bundle.derived import Bundle
+from synthdp.bundle.certificate import Certificate
+from synthdp.bundle.content import Bundle
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import BudgetError
@@ -90,21 +90,20 @@ class Reader:
 Check = Callable[[Reader], Iterator[str]]
 
 
+def wrong(*claims: tuple[bool, str]) -> Iterator[str]:
+    """The texts of those claims that hold: (whether something is wrong, what it is)."""
+    return (text for holds, text in claims if holds)
+
+
 # --- bounds ---
 #
-# Bounds on what an untrusted ledger and certificate may ask to be composed.
-#
-# Their events must have a meaning, and lie within what a spec can spend.
-#
-# Composition takes time and memory that grow with the privacy loss, with the number of events and
-# with the width of discrete noise. Without these bounds a bundle of a few kilobytes could keep
-# `verify` busy for days. What one event may state, its kind says (`privacy.events.base`).
+# Their events must have a meaning, and lie within what a spec can spend. Composition takes time and
+# memory that grow with the privacy loss, with the number of events and with the width of discrete
+# noise. Without these bounds a bundle of a few kilobytes could keep `verify` busy for days. What
+# one event may state, its kind says (`privacy.events.base`).
 
 
 MAX_ENTRIES = 1000
-MAX_EVENTS = 400  # of a plan
-# Expected loss, from above, in multiples of the spec's epsilon, and what is allowed beyond.
-LOSSES, FREE_LOSS = 10.0, 10.0
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,7 @@ class PlanLimits:
             + 2 * ValidationSettings.max_tables,
             answers=1000 + columns**2,
             sample=sample_rate(spec),
-            loss=LOSSES * spec.privacy.epsilon + FREE_LOSS,
+            loss=10 * spec.privacy.epsilon + 10,  # some times more than composes to epsilon
         )
 
 
@@ -163,17 +162,9 @@ def event_problems(events: Sequence[Mapping[str, Any]], limits: PlanLimits) -> I
             f"a charge states an event that none makes ({type(error).__name__}: {str(error)[:100]})"
         )
         return
-    if math.fsum(losses) > limits.loss:
-        yield (
-            "its charges spend far more than the spec allows (an expected loss of up to"
-            f" {math.fsum(losses):.3g})"
-        )
-    if (count := sum(1 for event in stated for _ in leaves(event))) > MAX_EVENTS:
-        yield f"its charges are of {count} events, more than any release makes"
-
-
-def group_problems(groups: Sequence[Group]) -> Iterator[str]:
-    """Why `groups` are not bounded."""
-    sizes = [g.size for g in groups]
-    if len(set(sizes)) < len(sizes) or not set(sizes) <= {*GROUP_SIZES}:
-        yield f"bounds for groups are computed once each, for {', '.join(map(str, GROUP_SIZES))}"
+    loss, count = math.fsum(losses), sum(1 for event in stated for _ in leaves(event))
+    told = f"an expected loss of up to {loss:.3g}"
+    yield from wrong(
+        (loss > limits.loss, f"its charges spend far more than the spec allows ({told})"),
+        (count > 400, f"its charges are of {count} events, more than any release makes"),
+    )

@@ -16,30 +16,24 @@ from urllib.parse import quote
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from synthdp.bundle.derived import Bundle
+from synthdp.bundle.content import Bundle
 from synthdp.errors import SynthdpError, VerifyError, printable
 from synthdp.files import SUMS, check_sums, read_text
 from synthdp.ledger.entries import Entry, balance_of_entries, missing
 from synthdp.progress import Advance
-from synthdp.report.index import (
-    IndexContent,
-    IndexedBundle,
-    IndexedDataset,
-    IndexedDifference,
-    shown,
-)
+from synthdp.report import index
+from synthdp.report.prose import say
 from synthdp.report.sections import ReportTable
 from synthdp.spec.load.wording import up
 from synthdp.verify.at_hand import LEDGER, published_entries
 from synthdp.verify.checks import inspect_bundle
-from synthdp.verify.diff import Difference, differences, open_stated
+from synthdp.verify.diff import differences, open_stated
 
 PAGES = {
     "public report": "report.html",
     "certificate": "privacy/certificate.md",
     "data card": "DATACARD.md",
 }
-DIFFERENCE = ("topic", "what", "before", "after", "verdict", "why")
 
 
 def index_of(
@@ -52,7 +46,7 @@ def index_of(
     ledger: Sequence[Entry] = (),
     ledger_name: str = "",
     progress: Advance = lambda *_: None,
-) -> IndexContent:
+) -> index.IndexContent:
     """The content of the index of `folder`.
 
     Args:
@@ -75,7 +69,7 @@ def index_of(
             damaged.append((_relative(place, folder), tuple(reasons)))
     found.sort(key=lambda f: f.order)
     names = sorted({f.opened.spec.dataset.id for f in found})
-    return IndexContent(
+    return index.IndexContent(
         folder=_text(folder.resolve().name),
         made=f"{now:%Y-%m-%d %H:%M} UTC",
         verified=verify,
@@ -93,14 +87,14 @@ def index_of(
 
 def _dataset(
     found: Sequence[Found], folder: Path, page: Path, ledger: Sequence[Entry]
-) -> IndexedDataset:
+) -> index.IndexedDataset:
     spec = found[-1].opened.spec
     own = [e for e in ledger if e.dataset == spec.dataset.id]
     known = [f for f in found if own and not missing(f.entries, ledger)]
     first = {f.run: f for f in reversed(found)}
     once = sorted(first.values(), key=lambda f: f.order)
     budget, over = _budget(once, own if known else ())
-    return IndexedDataset(
+    return index.IndexedDataset(
         name=spec.dataset.id,
         title=spec.dataset.title or spec.dataset.id,
         budget=budget,
@@ -116,17 +110,12 @@ def _budget(once: Sequence[Found], own: Sequence[Entry]) -> tuple[str, bool]:
     if own:
         balance = balance_of_entries(once[0].opened.spec.dataset.id, own)
         spent, cap = balance.epsilon, balance.cap_epsilon
-        text = f"The ledger says: epsilon {spent:.4g} spent"
-        if cap is None:
-            return f"{text}, and there is no cap.", False
-        return f"{text} of a cap of {cap:.4g}; {max(cap - spent, 0):.4g} is left.", spent > cap
-    stated = sum(f.opened.certificate.epsilon_allowed for f in once)
-    cap_stated = once[-1].opened.certificate.cap
-    text = f"These bundles reserved epsilon {stated:.4g} together"
-    if cap_stated is not None:
-        text += f", under a cap of {cap_stated[0]:.4g}"
-    end = "what else was spent stands in the ledger, which this page was not made with"
-    return f"{text}; {end}.", cap_stated is not None and stated > cap_stated[0] * (1 + 1e-9)
+        over = cap is not None and spent > cap
+        return say("ledger_says", spent=spent, cap=cap), over
+    reserved = sum(f.opened.certificate.epsilon_allowed for f in once)
+    stated = once[-1].opened.certificate.cap
+    over = stated is not None and reserved > stated[0] * (1 + 1e-9)
+    return say("bundles_say", reserved=reserved, cap=stated), over
 
 
 def _without(own: Sequence[Entry], bundled: set[str]) -> ReportTable | None:
@@ -149,22 +138,29 @@ def _without(own: Sequence[Entry], bundled: set[str]) -> ReportTable | None:
 
 def _bundle(
     found: Found, folder: Path, page: Path, *, copy_of: Found, ledger: Sequence[Entry]
-) -> IndexedBundle:
+) -> index.IndexedBundle:
     place, spec = found.opened.folder, found.opened.spec
+    signer = found.opened.certificate.signer
     checked, checks = _checks(found, folder, copy_of, ledger)
-    bounds = [_bound(g.metric, g.at_most, g.at_least) for g in spec.gates]
-    return IndexedBundle(
+    bounds = [
+        f"{g.metric} at least {g.at_least:g}"
+        if g.at_most is None
+        else f"{g.metric} at most {g.at_most:g}"
+        for g in spec.gates
+    ]
+    return index.IndexedBundle(
         place=_relative(place, folder),
         day=found.entries[-1].at[:10],
         run=found.run,
         rows=f"{spec.sampling.rows or 0:,}",
         epsilon=found.epsilon,
         gates=f"{len(bounds)} passed: {'; '.join(bounds)}" if bounds else "none declared",
-        signed=_signed(found),
+        signed=say("signed", signer=signer, verified=found.verified, checked=found.key_checked),
         checked=checked,
         checks=checks,
+        # No name can make an address anything but a path.
         links=tuple(
-            (text, _link(place / name, page))
+            (text, quote(os.fsencode(os.path.relpath(place / name, page.parent))))
             for text, name in PAGES.items()
             if (place / name).is_file() and not (place / name).is_symlink()
         ),
@@ -172,7 +168,6 @@ def _bundle(
 
 
 def _checks(found: Found, folder: Path, copy_of: Found, ledger: Sequence[Entry]) -> tuple[str, str]:
-    """State and words of what was checked of a bundle."""
     state, words = ("good", ["verified"]) if found.verified else ("plain", ["not verified"])
     if ledger and missing(found.entries, ledger):
         state, words = "bad", [*words, "its entries are not in the ledger"]
@@ -185,69 +180,43 @@ def _checks(found: Found, folder: Path, copy_of: Found, ledger: Sequence[Entry])
     return state, "; ".join(words)
 
 
-def _signed(found: Found) -> str:
-    signer = found.opened.certificate.signer
-    if signer is None:
-        return "unsigned"
-    short = f"{signer[:16]}…"
-    if not found.verified:
-        return f"names the key {short}, not checked"
-    if found.key_checked:
-        return f"signed by {short}, the key that was given"
-    return f"signed by {short}; whose key that is was not checked"
-
-
-def _bound(metric: str, at_most: float | None, at_least: float | None) -> str:
-    return (
-        f"{metric} at most {at_most:g}"
-        if at_most is not None
-        else f"{metric} at least {at_least:g}"
-    )
-
-
 # --- differences ---
 
 
-def _difference(a: Found, b: Found, folder: Path) -> IndexedDifference:
+def _difference(a: Found, b: Found, folder: Path) -> index.IndexedDifference:
     verified = a.verified and b.verified
     names = [_relative(f.opened.folder, folder) for f in (a, b)]
     try:
         findings = differences(a.opened, b.opened, rows=verified).findings
     except Exception as error:  # as where bundles are read
         (reason, *_) = reasons_of(error)
-        return IndexedDifference(
+        return index.IndexedDifference(
             summary=f"{names[1]} after {names[0]}: cannot be compared",
             table=ReportTable(
                 f"No comparison of {printable(names[1])}", ("reason",), ((printable(reason),),)
             ),
         )
+    rows = (
+        (f.topic, f.what, index.shown(f.a), index.shown(f.b), f.verdict, f.why) for f in findings
+    )
+    basis = "both verified" if verified else "as both state; rows were not read"
     moved = [f"{f.what} {f.verdict}" for f in findings if f.verdict in ("better", "worse")]
     other = sum(f.verdict == "different" for f in findings)
     said = "; ".join([*moved, *([f"{other} other differences"] if other else [])])
-    return IndexedDifference(
+    return index.IndexedDifference(
         summary=f"{names[1]} after {names[0]}: {said or 'no difference'}",
         table=ReportTable(
-            f"{printable(names[1])} compared with {printable(names[0])} ({_basis(verified)})",
-            DIFFERENCE,
-            tuple(map(_row, findings)),
+            f"{printable(names[1])} compared with {printable(names[0])} ({basis})",
+            ("topic", "what", "before", "after", "verdict", "why"),
+            tuple(tuple(map(printable, row)) for row in rows),
         ),
     )
-
-
-def _basis(verified: bool) -> str:
-    return "both verified" if verified else "as both state; rows were not read"
-
-
-def _row(found: Difference) -> tuple[str, ...]:
-    cells = found.topic, found.what, shown(found.a), shown(found.b), found.verdict, found.why
-    return tuple(map(printable, cells))
 
 
 # --- places ---
 
 
 def _text(name: str) -> str:
-    """A name of a file as text, whatever bytes it has."""
     return os.fsencode(name).decode("utf-8", "replace")
 
 
@@ -255,14 +224,7 @@ def _relative(place: Path, folder: Path) -> str:
     return _text(os.path.relpath(place, folder))
 
 
-def _link(path: Path, page: Path) -> str:
-    """The address of `path` from `page`; no name can make it anything but a path."""
-    return quote(os.fsencode(os.path.relpath(path, page.parent)))
-
-
 # --- found bundles ---
-#
-# Bundles found below a folder, any of which may come from anyone.
 #
 # Without `verify` only what they state is read: spec, certificate, profile, graph and ledger
 # entries, which must fit the bundle's sums.
@@ -270,7 +232,6 @@ def _link(path: Path, page: Path) -> str:
 
 CERTIFICATE = "privacy/certificate.json"
 STATED = ("spec.yaml", CERTIFICATE, "privacy/profile.json", LEDGER, "graph.json")
-MAX_REASONS, MAX_WORDS = 5, 300  # of a damaged bundle
 NOT_RELEASES = ("mlflow-artifacts", "mlartifacts")  # what MLflow keeps of bundles
 
 
@@ -334,12 +295,9 @@ def read_bundle(place: Path, *, verify: bool, key: Ed25519PublicKey | None) -> F
 
 def reasons_of(error: Exception) -> tuple[str, ...]:
     """Why a bundle cannot be used, in a few texts of bounded length."""
+    reasons = [f"is not what it should be ({type(error).__name__}: {error})"]
     if isinstance(error, SynthdpError):
-        return _cut([problem["message"] for problem in error.to_json()["problems"]])
-    return _cut([f"is not what it should be ({type(error).__name__}: {error})"])
-
-
-def _cut(reasons: Sequence[str]) -> tuple[str, ...]:
-    left = len(reasons) - MAX_REASONS
+        reasons = [problem["message"] for problem in error.to_json()["problems"]]
+    left = len(reasons) - 5
     more = [f"and {left} more"] if left > 0 else []
-    return tuple(r[:MAX_WORDS] for r in [*reasons[:MAX_REASONS], *more])
+    return tuple(r[:300] for r in [*reasons[:5], *more])

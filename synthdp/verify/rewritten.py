@@ -14,11 +14,11 @@ import dp_accounting
 import numpy as np
 
 from synthdp.bundle.certificate import Certificate, profile_of
+from synthdp.bundle.content import REPORT
 from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, schema_problems
 from synthdp.bundle.derived import DERIVED
 from synthdp.bundle.descriptions import DATACARD
 from synthdp.bundle.noisy_values import ESTIMANDS, read_tables
-from synthdp.bundle.report_page import REPORT
 from synthdp.bundle.table_files import (
     CROISSANT,
     CSV_NAME,
@@ -28,11 +28,11 @@ from synthdp.bundle.table_files import (
     row_groups,
 )
 from synthdp.data.domain import Domain
-from synthdp.evaluate.dp_scores import DpScores, dp_scores_of, headline
+from synthdp.evaluate.dp_scores import dp_scores_of, headline
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.implications import SETTINGS as VALIDATION
 from synthdp.graph.implications import Implication, claimed
-from synthdp.graph.knowledge import Knowledge, Pair
+from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.predict import prediction_order
 from synthdp.graph.validation import STATUSES
 from synthdp.inference.estimands import estimands_json, stated_sums
@@ -43,11 +43,8 @@ from synthdp.privacy.mechanisms.marginals import sampler_for
 from synthdp.privacy.mechanisms.scores import ScoreBudget, Scored, compared
 from synthdp.privacy.mechanisms.sums import GRID, SQUARE, NoisyProducts, Sums
 from synthdp.privacy.plan import SCORES, estimand_purpose
-from synthdp.spec.model import Gate, Graph, ReleaseSpec
-from synthdp.verify.reader import Check, Reader
-
-# Relative and absolute: another version of the accountant may differ in the last digits.
-TOLERANCE, TINY = 1e-6, 1e-13
+from synthdp.spec.model import Gate, ReleaseSpec
+from synthdp.verify.reader import Check, Reader, wrong
 
 
 def rewritten(reader: Reader, file: str) -> Iterator[str]:
@@ -67,9 +64,8 @@ def rewritten(reader: Reader, file: str) -> Iterator[str]:
 
 
 def _check_profile(reader: Reader) -> Iterator[str]:
-    """The profile bounds what the planned events compose to, and the picture shows it.
-
-    It gives delta at every epsilon of the grid. An earlier accountant may have found larger ones.
+    """The profile bounds what the planned events compose to, and the picture shows it. It gives
+    delta at every epsilon of the grid. An earlier accountant may have found larger ones.
     """
     name = "privacy/profile.json"
     if reader.certificate is None:
@@ -85,15 +81,11 @@ def _check_profile(reader: Reader) -> Iterator[str]:
         yield f"{name}: its epsilons are not the public grid"
         return
     for (epsilon, delta), bound in zip(points, (p["delta"] for p in true["points"]), strict=True):
-        if not bound - TOLERANCE * bound - TINY <= delta <= 1:
-            yield (
-                f"{name}: at epsilon {epsilon:g} delta {delta:.6g} is"
-                + (
-                    " no probability"
-                    if delta > 1
-                    else f" below what the planned events give, {bound:.6g}"
-                )
-            )
+        # Another version of the accountant may differ in the last digits.
+        if not bound * (1 - 1e-6) - 1e-13 <= delta <= 1:
+            below = f"below what the planned events give, {bound:.6g}"
+            why = "no probability" if delta > 1 else below
+            yield f"{name}: at epsilon {epsilon:g} delta {delta:.6g} is {why}"
     yield from rewritten(reader, "privacy/profile.svg")
 
 
@@ -123,15 +115,11 @@ DISCLOSURE_CHECKS: dict[str, tuple[str, Check]] = {
 
 # --- forms ---
 #
-# The checks of the other forms of the table: Parquet and two descriptions.
-#
-# Parquet has the rows of the CSV, and both descriptions are those of spec and files.
-#
-# A stranger's Parquet is opened with bounds on its footer, and a group of rows is only decoded if
-# it states the size that the spec's columns can have.
+# Parquet has the rows of the CSV, and both descriptions are those of spec and files. A stranger's
+# Parquet is opened with bounds on its footer, and a group of rows is only decoded if it states the
+# size that the spec's columns can have.
 
 
-MAX_FOOTER = 64 << 20  # bytes of a text, and entries of a list, in Parquet's footer
 PAGE_BYTES = 256  # what a page or a label takes beyond its content
 
 
@@ -143,8 +131,9 @@ def _check_parquet(reader: Reader) -> Iterator[str]:
     columns, path, csv = reader.spec.columns, reader.folder / PARQUET_NAME, reader.folder / CSV_NAME
     rows, size = reader.spec.sampling.rows or 0, group_rows(columns)
     try:
+        most = 64 << 20  # bytes of a text, and entries of a list, in the footer
         with pq.ParquetFile(
-            path, thrift_string_size_limit=MAX_FOOTER, thrift_container_size_limit=MAX_FOOTER
+            path, thrift_string_size_limit=most, thrift_container_size_limit=most
         ) as file:
             if not file.schema_arrow.equals(arrow_schema(columns), check_metadata=True):
                 yield f"{PARQUET_NAME}: its columns and types are not the spec's"
@@ -164,9 +153,8 @@ def _check_parquet(reader: Reader) -> Iterator[str]:
 
 
 def _plausible(group: Any, reader: Reader, size: int) -> bool:
-    """Whether a group of rows states no more rows and bytes than it can have.
-
-    The bound counts dictionaries of all labels, and at most one number in a cell.
+    """Whether a group of rows states no more rows and bytes than it can have. The bound counts
+    dictionaries of all labels, and at most one number in a cell.
     """
     columns = Domain.written(reader.spec.columns).columns
     labels = sum(len(label.encode()) + PAGE_BYTES for column in columns for label in column.labels)
@@ -192,8 +180,6 @@ FORM_CHECKS: dict[str, tuple[str, Check]] = {
 
 
 # --- graph ---
-#
-# The checks of a bundle's graph: its arrows, what released tables say of them, and its picture.
 
 
 ACTIVE_SVG = re.compile(
@@ -233,23 +219,23 @@ def check_graph(reader: Reader) -> Iterator[str]:
 
 def _order_problems(graph: CausalGraph, spec: ReleaseSpec) -> Iterator[str]:
     """Links of mode predict that are no arrows of prediction along the spec's order."""
-    if any(e.provenance != "predictive" or not e.directed for e in graph.edges):
-        yield "graph.json: a link is no arrow of prediction, and the spec's graph mode is predict"
-    if graph.groups or graph.latent:
-        yield "graph.json: has groups or unseen causes, which graph mode predict does not know"
+    unpredictive = any(e.provenance != "predictive" or not e.directed for e in graph.edges)
+    link = "a link is no arrow of prediction, and the spec's graph mode is predict"
+    unknown = "has groups or unseen causes, which graph mode predict does not know"
+    yield from wrong(
+        (unpredictive, f"graph.json: {link}"),
+        (bool(graph.groups or graph.latent), f"graph.json: {unknown}"),
+    )
     order = prediction_order(spec.graph, tuple(spec.modelled), spec.evaluation.targets)
     place = {name: i for i, name in enumerate(order)}
-    backward = [e for e in graph.edges if place[e.cause] > place[e.effect]]
-    yield from (
-        f"graph.json: the arrow {e.cause} -> {e.effect} goes back in the spec's order"
-        for e in backward[:1]
-    )
+    if backward := [e for e in graph.edges if place[e.cause] > place[e.effect]]:
+        arrow = f"{backward[0].cause} -> {backward[0].effect}"
+        yield f"graph.json: the arrow {arrow} goes back in the spec's order"
 
 
 def _validation_problems(stated: Any, graph: CausalGraph, reader: Reader) -> Iterator[str]:
-    """The validation of a given graph fits the graph: claims, counts and marks on the arrows.
-
-    Each claim is one that the spec's graph makes, and there is one claim for each pair.
+    """The validation of a given graph fits the graph: claims, counts and marks on the arrows. Each
+    claim is one that the spec's graph makes, and there is one claim for each pair.
     """
     settings, columns = reader.spec.graph, tuple(reader.spec.modelled)
     if (stated is not None) != (settings.mode == "validate"):
@@ -275,26 +261,21 @@ def _validation_problems(stated: Any, graph: CausalGraph, reader: Reader) -> Ite
         )
     statuses = [(f["kind"], f["status"]) for f in stated["findings"]]
     counts = {kind: {s: statuses.count((kind, s)) for s in STATUSES} for kind in CLAIM_KINDS}
-    if stated["counts"] != counts:
-        yield "graph.json: validation: its counts are not those of its findings"
-    if settings.on_refuted == "fail" and any(status == "refuted" for _, status in statuses):
-        yield "graph.json: validation: a claim is refuted, which the spec says withholds the bundle"
-    if {e.pair: e.provenance for e in graph.edges} != _marked_arrows(stated, given, settings):
-        yield "graph.json: its arrows are not marked as its validation found them"
-
-
-def _marked_arrows(stated: Any, given: CausalGraph, settings: Graph) -> dict[Pair, str]:
-    """The arrows that the graph must have after its validation, with their provenance."""
-    arrows = {(f["x"], f["y"]): f["status"] for f in stated["findings"] if f["kind"] == "arrow"}
-    marked = {pair: arrows.get(pair, "given") for pair in given.directed}
-    if settings.on_refuted != "drop":
-        return marked
-    return {pair: status for pair, status in marked.items() if status != "refuted"}
+    refuted = settings.on_refuted == "fail" and any(s == "refuted" for _, s in statuses)
+    found = {(f["x"], f["y"]): f["status"] for f in stated["findings"] if f["kind"] == "arrow"}
+    arrows = {pair: found.get(pair, "given") for pair in given.directed}
+    if settings.on_refuted == "drop":
+        arrows = {pair: status for pair, status in arrows.items() if status != "refuted"}
+    marks = {e.pair: e.provenance for e in graph.edges} != arrows
+    name, withheld = "graph.json: validation", "which the spec says withholds the bundle"
+    yield from wrong(
+        (stated["counts"] != counts, f"{name}: its counts are not those of its findings"),
+        (refuted, f"{name}: a claim is refuted, {withheld}"),
+        (marks, "graph.json: its arrows are not marked as its validation found them"),
+    )
 
 
 # --- scores ---
-#
-# The check of published scores: they follow from spec and noisy counts, and pass the gates.
 
 
 def score_problems(stated: Certificate, reader: Reader) -> Iterator[str]:
@@ -323,7 +304,12 @@ def score_problems(stated: Certificate, reader: Reader) -> Iterator[str]:
     if (sizes.count(1), sizes.count(2)) != (len(compared(domain)), len(budget.targets)):
         yield "are not as many as the spec has charged"
         return
-    true = _again(stated, reader, domain)
+    counts = [s.counts for s in stated.scores]
+    misplaced = np.array([c[0] for c in counts if len(c) == 1], dtype=np.int64)
+    answers = np.array([c for c in counts if len(c) == 2], dtype=np.int64).reshape(-1, 2)
+    rows = np.zeros((0, len(domain)), dtype=np.uint16)
+    scored = Scored(rows, misplaced, answers, sigma)
+    true = dp_scores_of(spec, domain, scored, read_tables(reader.folder))
     if [s.model_dump() for s in stated.scores] != [s.model_dump() for s in true]:
         yield "do not follow from their noisy counts and marginals.json"
     figures = headline(stated.scores)
@@ -341,20 +327,7 @@ def _holds(gate: Gate, value: float) -> bool:
     return value >= (gate.at_least or 0.0)
 
 
-def _again(stated: Certificate, reader: Reader, domain: Domain) -> DpScores:
-    """The scores of the stated noisy counts, computed anew."""
-    counts = [s.counts for s in stated.scores]
-    misplaced = np.array([c[0] for c in counts if len(c) == 1], dtype=np.int64)
-    answers = np.array([c for c in counts if len(c) == 2], dtype=np.int64).reshape(-1, 2)
-    scored = Scored(
-        np.zeros((0, len(domain)), dtype=np.uint16), misplaced, answers, stated.scores[0].sigma
-    )
-    return dp_scores_of(reader.spec, domain, scored, read_tables(reader.folder))
-
-
 # --- estimands ---
-#
-# The check of what a bundle says of its estimands: it follows from its noisy sums and its spec.
 
 
 ESTIMAND_TOLERANCE = 1e-6  # relative: another platform may round differently in the last digits
@@ -391,19 +364,15 @@ def _missing_tables(reader: Reader) -> Iterator[str]:
             continue
         purpose = estimand_purpose(estimand_name(i))
         charged = [e.body["event"] for e in reader.charges if e.body["purpose"] == purpose]
-        sigmas = [sigma for c in charged if (sigma := noise_scale(event_from_json(c)))]
+        events = [event_from_json(event) for event in charged]
+        inner = [getattr(event, "event", event) for event in events]
+        sigmas = [float(event.sigma) for event in inner if getattr(event, "sigma", 0.0)]
         if not any(
             columns == estimand.table and math.isclose(sigma, paid, rel_tol=ESTIMAND_TOLERANCE)
             for columns, sigma in tables
             for paid in sigmas
         ):
             yield f"marginals.json: has no table of {', '.join(estimand.table)}, of {purpose!r}"
-
-
-def noise_scale(event: dp_accounting.DpEvent) -> float:
-    """Noise of the counts that one charge is for; 0 where it is of something else."""
-    inner = getattr(event, "event", event)
-    return float(getattr(inner, "sigma", 0.0))
 
 
 def _noise_problems(reader: Reader, name: str, value: Sums, domain: Domain) -> Iterator[str]:
@@ -417,13 +386,9 @@ def _noise_problems(reader: Reader, name: str, value: Sums, domain: Domain) -> I
     measured = sums_of(reader.spec, domain, estimand)
     moved = reader.spec.dataset.privacy_unit.max_rows * measured.sensitivity
     sigma = getattr(charged, "noise_multiplier", math.nan) * moved
-    match charged:
-        case dp_accounting.GaussianDpEvent():
-            covered = True
-        case GaussianSumsDpEvent(replaced=replaced):
-            covered = replaced >= measured.event(1).replaced * (1 - ESTIMAND_TOLERANCE)
-        case _:
-            covered = False
+    covered = isinstance(charged, dp_accounting.GaussianDpEvent)
+    if isinstance(charged, GaussianSumsDpEvent):
+        covered = charged.replaced >= measured.event(1).replaced * (1 - ESTIMAND_TOLERANCE)
     if not covered or not math.isclose(value.sigma, sigma, rel_tol=ESTIMAND_TOLERANCE):
         yield f"{ESTIMANDS}: estimand {name} states noise of {value.sigma:.6g}, which is not paid"
 

@@ -35,15 +35,13 @@ from synthdp.model.stratified import DOUBT
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.noise import fresh_generator
-from synthdp.verify.reader import Check, Reader
+from synthdp.verify.reader import Check, Reader, wrong
 
 MAX_DRAWN = 50_000  # rows of the model
 MAX_CELLS = 20_000_000  # values of what is drawn
 MAX_PAIRS = 300
-CHOSEN, PULLED = (
-    2.0,
-    0.02,
-)  # for rows that were raked and chosen: times the limit, and total variation beyond it
+# For rows that were raked and chosen: times the limit, and total variation beyond it.
+CHOSEN, PULLED = 2.0, 0.02
 
 Floats = npt.NDArray[np.float64]
 
@@ -70,16 +68,11 @@ def _check_rows(reader: Reader) -> Iterator[str]:
     tables, rng = read_tables(reader.folder), fresh_generator()
     law = LevelLaw.of_tables(tables, domain)
     table, domain = law.groups.of(np.concatenate(reader.rows)), law.groups.coarse
-    rows = len(table)
-    measured, drawn = _drawn(reader, tables, law, rows, rng)
-    worth = (
-        rows
-        if not spec.sampling.rake
-        else min(
-            rows,
-            spec.sampling.oversample * (spec.sampling.rows or 0) * drawn.worth / len(drawn.codes),
-        )
-    )
+    measured, drawn = _drawn(reader, tables, law, len(table), rng)
+    worth: float = len(table)
+    if spec.sampling.rake:
+        candidates = spec.sampling.oversample * (spec.sampling.rows or 0)
+        worth = min(worth, candidates * drawn.worth / len(drawn.codes))
     pairs = list(itertools.combinations(range(len(domain)), 2))
     if len(pairs) > MAX_PAIRS:
         pairs = [pairs[i] for i in rng.choice(len(pairs), MAX_PAIRS, replace=False)]
@@ -88,10 +81,8 @@ def _check_rows(reader: Reader) -> Iterator[str]:
             _shares(c, w, (first, second), domain.sizes)
             for c, w in ((table, np.full(len(table), 1 / len(table))), (drawn.codes, drawn.weights))
         )
-        apart, allowed = (
-            _apart(own, model, measured.get((first, second))),
-            _allowed(own, model, worth, drawn.worth, pairs=len(pairs)),
-        )
+        apart = _apart(own, model, measured.get((first, second)))
+        allowed = _allowed(own, model, worth, drawn.worth, pairs=len(pairs))
         if spec.sampling.rake:
             allowed = CHOSEN * allowed + PULLED
         if apart > allowed:
@@ -107,9 +98,8 @@ def _drawn(
     rows: int,
     rng: np.random.Generator,
 ) -> tuple[dict[tuple[int, int], MeasuredPair], _Drawn]:
-    """Rows of the distribution that the release drew from, and the measured pairs it used.
-
-    They fulfil the constraints and are weighted to the noisy margins, and to the counts and sums by
+    """Rows of the distribution that the release drew from, and the measured pairs it used. They
+    fulfil the constraints and are weighted to the noisy margins, and to the counts and sums by
     stratum. Levels are groups.
     """
     spec, domain = reader.spec, law.groups.domain
@@ -119,7 +109,10 @@ def _drawn(
     codes = constraints.draw(
         lambda n: law.drawn(synthesizer.sample(n, rng=rng, threads=1), rng=rng), count, rng=rng
     )
-    strata = _strata(reader, tables, domain)
+    strata: list[Strata] = []
+    if spec.sampling.rake and spec.sampling.balance and reader.holds(ESTIMANDS):
+        sums = stated_sums(reader.json(ESTIMANDS), spec, domain)
+        strata = strata_to_follow(spec, domain, sums, noisy_total(tables).rows)
     placed = [one.placed(codes, rng) for one in strata]
     codes = law.groups.of(codes)
     if not spec.sampling.rake:
@@ -127,18 +120,8 @@ def _drawn(
     weights = followed_weights(codes, law.coarse_margins, strata, placed)
     smooth = synthesizer.architecture.direct
     heard = pairs_to_follow(tables, domain, smooth=smooth) if spec.sampling.balance else []
-    return {(min(m.columns), max(m.columns)): m for m in heard}, _Drawn(
-        codes, weights / weights.sum()
-    )
-
-
-def _strata(reader: Reader, tables: Sequence[NoisyTable], domain: Domain) -> list[Strata]:
-    """The strata that the chosen rows of a release follow."""
-    spec = reader.spec
-    if not (spec.sampling.rake and spec.sampling.balance and reader.holds(ESTIMANDS)):
-        return []
-    sums = stated_sums(reader.json(ESTIMANDS), spec, domain)
-    return strata_to_follow(spec, domain, sums, noisy_total(tables).rows)
+    measured = {(min(m.columns), max(m.columns)): m for m in heard}
+    return measured, _Drawn(codes, weights / weights.sum())
 
 
 def _shares(codes: Codes, weights: Floats, pair: tuple[int, int], sizes: Sequence[int]) -> Floats:
@@ -153,19 +136,14 @@ def _shares(codes: Codes, weights: Floats, pair: tuple[int, int], sizes: Sequenc
 
 
 def _apart(own: Floats, model: Floats, measured: MeasuredPair | None) -> float:
-    """Total variation of a table from the model's.
-
-    For a measured pair: from the range, in each cell, of model, measurement and their blends.
+    """Total variation of a table from the model's. For a measured pair: from the range, in each
+    cell, of model, measurement and their blends.
     """
     allowed = [model]
     if measured is not None and measured.counts.sum() > 0:
-        noisy = np.maximum(measured.counts, 0)
-        allowed += [
-            noisy / noisy.sum()
-            if measured.columns[0] < measured.columns[1]
-            else noisy.T / noisy.sum()
-        ]
+        noisy = np.maximum(measured.counts, 0) / np.maximum(measured.counts, 0).sum()
         followed = blended(model, measured)
+        allowed += [noisy if measured.columns[0] < measured.columns[1] else noisy.T]
         allowed += [followed, with_margins(followed, model)]
         allowed += [blended(model, measured, doubt=(DOUBT[0], 0.0))]
     low, high = np.minimum.reduce(allowed), np.maximum.reduce(allowed)
@@ -193,11 +171,8 @@ def _allowed(own: Floats, model: Floats, rows: float, drawn: float, *, pairs: in
     """
     each, total = 1 / rows + 1 / drawn, rows + drawn
     share = (rows * own + drawn * model) / total
-    expected = (
-        float(np.sqrt(np.maximum(share * (1 - share), 0)).sum())
-        / 2
-        * math.sqrt(each * total / max(total - 1, 1))
-    )
+    spread = float(np.sqrt(np.maximum(share * (1 - share), 0)).sum()) / 2
+    expected = spread * math.sqrt(each * total / max(total - 1, 1))
     exponent = 2 * (total - 0.5) / (rows * drawn * each**2) * (1 - 1 / (2 * max(rows, drawn)))
     return expected + math.sqrt(math.log(pairs / FALSE_ALARMS) / exponent)
 
@@ -206,15 +181,10 @@ ROWS_CHECKS: dict[str, tuple[str, Check]] = {"rows of the model": (CSV_NAME, _ch
 
 
 # --- noise ---
-#
-# A test whether noisy tables of the same rows differ by as much as their noise scale says.
-#
-# It costs no rows and no budget.
 
 
-FALSE_ALARMS = (
-    1e-6  # of `verify`: nobody is to refuse an honest bundle, and it cannot be made again
-)
+# Of `verify`: nobody is to refuse an honest bundle, and it cannot be made again.
+FALSE_ALARMS = 1e-6
 MAX_NOISY_CELLS = 4000  # of all tables that are compared
 MAX_COMPARED = 1500  # differences, whose covariance is a matrix
 
@@ -250,12 +220,12 @@ def noise_of(tables: Sequence[NoisyTable], *, false_alarms: float) -> TableNoise
         return None
     square, inverse, steps = _distance([t for t, _ in used], contrasts)
     degrees = len(contrasts)
-    p_less = min(_by_cubes(square, inverse), _by_chernoff(square, steps))
-    p_more = (
-        math.exp((degrees - square + degrees * math.log(square / degrees)) / 2)
-        if square > degrees
-        else 1.0
-    )
+    corner = math.sqrt(float(np.abs(inverse).sum()) / 4)
+    moved = float(chi2.cdf((math.sqrt(square) + corner) ** 2, degrees))
+    by_cubes = math.exp(min(float(np.trace(inverse)) / 24, 100.0)) * moved
+    p_less, p_more = min(by_cubes, _by_chernoff(square, steps)), 1.0
+    if square > degrees:
+        p_more = math.exp((degrees - square + degrees * math.log(square / degrees)) / 2)
     return TableNoise(
         tables=len(used),
         comparisons=degrees,
@@ -265,33 +235,22 @@ def noise_of(tables: Sequence[NoisyTable], *, false_alarms: float) -> TableNoise
     )
 
 
-def _by_cubes(square: float, inverse: Floats) -> float:
-    corner = math.sqrt(float(np.abs(inverse).sum()) / 4)
-    return math.exp(min(float(np.trace(inverse)) / 24, 100.0)) * float(
-        chi2.cdf((math.sqrt(square) + corner) ** 2, len(inverse))
-    )
-
-
 def _by_chernoff(square: float, steps: Floats) -> float:
     degrees = len(steps)
     wide = np.geomspace(1, 1 + 1e3 * (degrees + steps.max()), 400)  # 1 + 2 s
     sums = sum(_log_sum(step / wide) for step in steps)
-    return math.exp(
-        min(0.0, float((((wide - 1) * square - degrees * np.log(wide)) / 2 + sums).min()))
-    )
+    bounds = ((wide - 1) * square - degrees * np.log(wide)) / 2 + sums
+    return math.exp(min(0.0, float(bounds.min())))
 
 
 def _log_sum(variance: Floats) -> Floats:
-    """Logarithm of the sum over all integers n of exp(-2 pi^2 n^2 variance).
-
-    For small variances it uses Poisson's form of the sum.
+    """Logarithm of the sum over all integers n of exp(-2 pi^2 n^2 variance). For small variances it
+    uses Poisson's form of the sum.
     """
     squares, narrow = np.arange(1, 5)[:, None] ** 2, variance < 1 / (2 * math.pi)
     plain = np.log1p(2 * np.exp(-2 * math.pi**2 * squares * variance).sum(0))
-    dual = (
-        np.log1p(2 * np.exp(-squares / (2 * variance)).sum(0)) - np.log(2 * math.pi * variance) / 2
-    )
-    out: Floats = np.where(narrow, dual, plain)
+    dual = np.log1p(2 * np.exp(-squares / (2 * variance)).sum(0))
+    out: Floats = np.where(narrow, dual - np.log(2 * math.pi * variance) / 2, plain)
     return out
 
 
@@ -299,7 +258,6 @@ def _distance(
     tables: Sequence[NoisyTable], contrasts: Sequence[Contrast]
 ) -> tuple[float, Floats, Floats]:
     """Squared length of the contrasts in units of their covariance, its inverse, and its factor D.
-
     The covariance is L D L'.
     """
     seen = np.concatenate([np.ravel(t.counts) for t in tables])
@@ -318,9 +276,8 @@ def _distance(
 
 
 def _compared(tables: Sequence[NoisyTable]) -> list[tuple[NoisyTable, list[Contrast]]]:
-    """The compared tables, each with its contrasts to those before it.
-
-    No contrast follows from others.
+    """The compared tables, each with its contrasts to those before it. No contrast follows from
+    others.
     """
     single = {t.columns[0]: t for t in tables if len(t.columns) == 1}
     starts, cells, found = dict[str, int](), 0, list[tuple[NoisyTable, list[Contrast]]]()
@@ -328,9 +285,8 @@ def _compared(tables: Sequence[NoisyTable]) -> list[tuple[NoisyTable, list[Contr
         starts[name] = cells
         cells += table.counts.size
         first = next(iter(single.values()))
-        total = dict.fromkeys(range(first.counts.size), -1.0) | dict.fromkeys(
-            range(starts[name], cells), 1.0
-        )
+        total = dict.fromkeys(range(first.counts.size), -1.0)
+        total |= dict.fromkeys(range(starts[name], cells), 1.0)
         found.append((table, [total] if found else []))
     for table in (t for t in tables if len(t.columns) > 1 and set(t.columns) <= set(single)):
         if cells + table.counts.size <= MAX_NOISY_CELLS:
@@ -342,9 +298,8 @@ def _compared(tables: Sequence[NoisyTable]) -> list[tuple[NoisyTable, list[Contr
 def _margins(
     table: NoisyTable, single: Mapping[str, NoisyTable], starts: Mapping[str, int], start: int
 ) -> Iterator[Contrast]:
-    """Each level of each margin minus its one-way count, or that of its group of levels.
-
-    The last level of later margins follows from the others and the totals.
+    """Each level of each margin minus its one-way count, or that of its group of levels. The last
+    level of later margins follows from the others and the totals.
     """
     for axis, name in enumerate(table.columns):
         level_of = np.ravel(np.indices(table.counts.shape)[axis])
@@ -360,16 +315,11 @@ def _margins(
 def _check_noise(reader: Reader) -> Iterator[str]:
     """Noise of the size that is claimed is in the noisy tables."""
     found = noise_of(read_tables(reader.folder), false_alarms=FALSE_ALARMS)
-    if found is not None and found.too_little:
-        yield (
-            "marginals.json: its tables agree better than noise of the size that is claimed lets"
-            " them: less was added, or none"
-        )
-    if found is not None and found.too_much:
-        yield (
-            "marginals.json: its tables disagree by more than noise of the size that is claimed"
-            " lets them: they are not of the same rows"
-        )
+    if found is not None:
+        name, lets = "marginals.json", "than noise of the size that is claimed lets them"
+        less = f"{name}: its tables agree better {lets}: less was added, or none"
+        more = f"{name}: its tables disagree by more {lets}: they are not of the same rows"
+        yield from wrong((found.too_little, less), (found.too_much, more))
 
 
 NOISE_CHECKS: dict[str, tuple[str, Check]] = {"noise": ("marginals.json", _check_noise)}

@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from synthdp.bundle.certificate import PlannedSpend, plan_digest
 from synthdp.bundle.content import BundleContent
 from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.derived import FILES, sha256
@@ -33,6 +32,7 @@ from synthdp.privacy import accounting
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
 from synthdp.privacy.events.kinds import event_from_json, event_to_json
 from synthdp.privacy.mechanisms.marginals import NoisyTable, Sampler, sampler_for
+from synthdp.privacy.plan import Spend, spends_digest
 from synthdp.privacy.private import _KERNEL_KEY, Receipt, Released
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
@@ -147,14 +147,14 @@ def make_release(folder: Path, text: str = SPEC, *, run: str = "run-1") -> Relea
         body={},
     )  # another run's entry comes between
     planned = (
-        PlannedSpend(
+        Spend(
             purpose="measure",
             mechanism="discrete Gaussian on 3 tables",
             event=measure_event(rows, sampler_for(rows)),
         ),
-        PlannedSpend(purpose="train", mechanism="DP-SGD, 40 steps", event=train_event(rows)),
+        Spend(purpose="train", mechanism="DP-SGD, 40 steps", event=train_event(rows)),
     )
-    body = {"adjacency": "add_remove", "plan_sha256": plan_digest(planned)}
+    body = {"adjacency": "add_remove", "plan_sha256": spends_digest(planned)}
     body |= {"published_sha256": published_sha256(spec)}
     ledger.reserve(
         "clinic", run, epsilon=spec.privacy.epsilon, delta=spec.privacy.delta, cap=None, body=body

@@ -17,10 +17,8 @@ from hypothesis import strategies as st
 
 from synthdp.bundle.certificate import (
     Certificate,
-    PlannedSpend,
     _groups,
     certify,
-    plan_digest,
     plan_problems,
 )
 from synthdp.bundle.certificate_text import describe_event, plain, render
@@ -28,6 +26,7 @@ from synthdp.bundle.content import BundleContent
 from synthdp.bundle.write import write_bundle
 from synthdp.privacy import accounting
 from synthdp.privacy.events.kinds import event_from_json
+from synthdp.privacy.plan import Spend, spends_digest
 from synthdp.spec.load.wording import up
 from synthdp.spec.model import DomainFrom
 from synthdp.verify.checks import verify_bundle
@@ -73,7 +72,7 @@ def test_epsilon_is_composed_from_the_plan(release: Any) -> None:
 def test_the_reservation_names_its_plan(release: Any) -> None:
     planned, entries = release.content.planned, list(release.ledger.run_entries("run-1"))
     assert list(plan_problems(planned, entries)) == []
-    unused = PlannedSpend(
+    unused = Spend(
         purpose="graph: round 2",
         mechanism="tables",
         event={"event": "gaussian", "noise_multiplier": 3.0},
@@ -85,14 +84,14 @@ def test_the_reservation_names_its_plan(release: Any) -> None:
         "the reservation was made for another plan"
     ]
     moved = planned[0].model_copy(update={"mechanism": "discrete Gaussian on 2 tables"})
-    assert plan_digest((moved, *planned[1:])) != plan_digest(planned) == plan_digest(tuple(planned))
+    assert spends_digest((moved, *planned[1:])) != spends_digest(planned)
 
 
 def test_what_was_planned_and_not_used_is_part_of_the_guarantee(release: Any) -> None:
     """A bit decides whether the second look is taken: the guarantee of either outcome is that of
     both looks.
     """
-    second = PlannedSpend(
+    second = Spend(
         purpose="graph: round 2",
         mechanism="Gaussian on tables",
         event={"event": "gaussian", "noise_multiplier": 2.0},

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from synthdp.bundle.content import Bundle
 from synthdp.bundle.deployment import DEPLOYMENT
-from synthdp.bundle.derived import DERIVED, FILES, PRIMARY, Bundle
+from synthdp.bundle.derived import DERIVED, FILES, PRIMARY
 from synthdp.files import SUMS
 from synthdp.verify.checks import CHECKS
 from synthdp.verify.reader import Reader

@@ -16,20 +16,22 @@ from typing import Any
 import pytest
 import yaml
 
-from synthdp.bundle.certificate import EPSILONS, Certificate, PlannedSpend, profile_svg
+from synthdp.bundle.certificate import EPSILONS, Certificate, profile_svg
 from synthdp.bundle.certificate_text import effects_svg, render
+from synthdp.bundle.content import REPORT, Bundle
 from synthdp.bundle.deployment import (
     DEPLOYMENT,
     deployment_record,
     deployment_yaml,
     schema_problems,
 )
+from synthdp.bundle.derived import DERIVED
 from synthdp.bundle.descriptions import public_spec
-from synthdp.bundle.report_page import REPORT, public_report
 from synthdp.privacy import accounting
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
 from synthdp.privacy.events.kernel import GaussianSumsDpEvent, RoundedGaussianDpEvent
 from synthdp.privacy.events.kinds import SecretSampleDpEvent, event_from_json, event_to_json
+from synthdp.privacy.plan import Spend
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle
 from tests.bundle.conftest import edit_json, problems, written
@@ -77,7 +79,7 @@ class TestRegistryRecord:
         }
         for told, planned in events.items():
             spends = tuple(
-                PlannedSpend(purpose=f"p{i}", mechanism="m", event=event_to_json(event))
+                Spend(purpose=f"p{i}", mechanism="m", event=event_to_json(event))
                 for i, event in enumerate(planned)
             )
             own = stated.model_copy(update={"planned": spends})
@@ -319,7 +321,7 @@ class TestProfile:
 
 class TestPublicReport:
     def test_it_is_made_of_the_bundles_own_files(self, made: Path) -> None:
-        assert (made / REPORT).read_text() == public_report(made)
+        assert (made / REPORT).read_text() == DERIVED[REPORT].make(Bundle.stated(made))
         receipts = {
             r["file"]: set(r["receipts"])
             for r in json.loads((made / "privacy/certificate.json").read_text())["released"]

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from synthdp.bundle.certificate import Certificate
-from synthdp.bundle.derived import written
+from synthdp.bundle.content import written
 from synthdp.bundle.table_files import (
     CSV_NAME,
     PARQUET_NAME,

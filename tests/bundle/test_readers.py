@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from synthdp import Bundle
-from synthdp.bundle.derived import sha256
+from synthdp.bundle.content import sha256
 from synthdp.cli.main import main
 from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError, VerifyError

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from synthdp.bundle.content import receipts_of
-from synthdp.bundle.report_page import REPORT
+from synthdp.bundle.content import REPORT, receipts_of
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME
 from synthdp.privacy.private import _KERNEL_KEY, Receipt, Released
 from synthdp.spec.model import AskedEstimand

@@ -18,7 +18,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from synthdp import Bundle
-from synthdp.bundle.derived import FILES, sha256
+from synthdp.bundle.content import sha256
+from synthdp.bundle.derived import FILES
 from synthdp.bundle.signing import (
     PAYLOAD_TYPE,
     PREDICATE_TYPE,
@@ -565,19 +566,17 @@ class TestProgram:
         assert [p.name for p in tmp_path.iterdir()] == ["spec.yaml"]
 
     def test_release_hands_the_signer_to_the_bundle(
-        self, release: Any, keys: tuple[Path, Path], signer: Signer, monkeypatch: pytest.MonkeyPatch
+        self, release: Any, keys: tuple[Path, Path], signer: Signer
     ) -> None:
         from types import SimpleNamespace as Names
 
-        from synthdp.progress import Steps
         from synthdp.release.run import publish
 
         content = release.content
-        monkeypatch.setattr("synthdp.release.run.planned_of", lambda plan: content.planned)
         job: Any = Names(
             spec=release.spec,
             folder=Names(run=content.run),
-            plan=Names(group_epsilons=content.group_epsilons),
+            plan=Names(stated_spends=content.planned, group_epsilons=content.group_epsilons),
             bundle=release.folder / "bundle",
             ledger=release.ledger,
             audit=None,
@@ -589,5 +588,5 @@ class TestProgram:
             graph=Names(released=None, graph=content.graph, report=None),
         )
         assert verify_bundle(
-            publish(job, fitted, content.synthetic, force=False, steps=Steps(1)), key=keys[1]
+            publish(job, fitted, content.synthetic, force=False), key=keys[1]
         ).origin_checked

@@ -27,6 +27,7 @@ from synthdp.model.constraints import Constraints
 from synthdp.privacy import session, source
 from synthdp.privacy.plan import MEASURE, needed
 from synthdp.privacy.table import Table
+from synthdp.progress import stage
 from synthdp.release import run, run_folder
 
 
@@ -202,9 +203,9 @@ def error_of_a_library(patch: Patch, rows: Rows) -> None:
 
 
 def progress_over_rows(patch: Patch, rows: Rows) -> None:
-    def opened(true: Any, job: Any, reporter: Any) -> Any:
-        made = true(job, reporter)
-        with reporter.stage("look") as progress:
+    def opened(true: Any, job: Any) -> Any:
+        made = true(job)
+        with stage("look") as progress:
             progress(0, rows.count)
         return made
 

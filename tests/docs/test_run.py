@@ -321,12 +321,12 @@ class CtrlC:
 
 def interrupted_release() -> None:
     """What `synthdp resume` needs: a run that was begun and not finished."""
-    from synthdp.progress import Reporter
+    from synthdp.progress import shown_on
     from synthdp.release.run import release
 
     shutil.rmtree("releases/mytable")
-    with pytest.raises(KeyboardInterrupt):
-        release(Path("mytable.yaml"), reporter=Reporter(CtrlC()))
+    with pytest.raises(KeyboardInterrupt), shown_on(CtrlC()):
+        release(Path("mytable.yaml"))
 
 
 @pytest.mark.slow

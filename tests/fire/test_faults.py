@@ -26,7 +26,7 @@ from synthdp.ledger import database as ledger_database
 from synthdp.ledger.entries import INTERNAL
 from synthdp.ledger.ledger import Ledger
 from synthdp.privacy import plan
-from synthdp.progress import Advance, Reporter
+from synthdp.progress import Advance, shown_on
 from synthdp.release.run import release, resume
 from synthdp.verify.checks import verify_bundle
 
@@ -421,12 +421,8 @@ def test_a_release_whose_disk_fills_up_is_resumed(
             Ledger(url)
             monkeypatch.setitem(SPEC["privacy"], "ledger", url)
             prepare(disk)
-            with pytest.raises(SynthdpError) as caught:
-                release(
-                    disk / "spec.yaml",
-                    out=disk / "out",
-                    reporter=Reporter(FullAt(disk, stage, step)),
-                )
+            with pytest.raises(SynthdpError) as caught, shown_on(FullAt(disk, stage, step)):
+                release(disk / "spec.yaml", out=disk / "out")
             assert isinstance(caught.value, BudgetError | OutputError)
             (disk / "filler").unlink()
             book = Ledger(url).entries()

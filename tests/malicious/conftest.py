@@ -24,13 +24,14 @@ from typing import Any, NoReturn
 
 import pytest
 
+from synthdp.bundle.content import sha256
 from synthdp.bundle.deployment import DEPLOYMENT
-from synthdp.bundle.derived import FILES, sha256
+from synthdp.bundle.derived import FILES
 from synthdp.bundle.write import write_bundle
 from synthdp.cli.main import main
 from synthdp.files import SUMS
 from synthdp.privacy import plan
-from synthdp.progress import Advance, Reporter
+from synthdp.progress import Advance
 
 TESTS = Path(__file__).parent.parent
 CANARY = "zq-canary-9182"
@@ -224,7 +225,7 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     tiny = load("release").Tiny(tmp_path_factory.mktemp("interrupted")).write()
     with contextlib.suppress(KeyboardInterrupt):
-        tiny.release(reporter=Reporter(_Interrupting()))
+        tiny.release(display=_Interrupting())
     assert all(
         list((tiny.out / ".run").glob(f"*/{purpose}.*.safetensors"))
         for purpose in ("measure", "train")

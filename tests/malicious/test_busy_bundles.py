@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from synthdp.bundle.certificate import PlannedSpend, plan_digest
 from synthdp.ledger.entries import entry_hash
+from synthdp.privacy.plan import Spend, spends_digest
 
 pytestmark = pytest.mark.check
 
@@ -42,12 +42,10 @@ def counts(tables: int, sigma: float) -> Event:
 
 def planned(bundle: Path, events: list[Event], *, groups: int = 3) -> None:
     """A plan of `events`, charged and chained as a release would."""
-    spends = [
-        PlannedSpend(purpose=f"look {i}", mechanism="m", event=e) for i, e in enumerate(events)
-    ]
+    spends = [Spend(purpose=f"look {i}", mechanism="m", event=e) for i, e in enumerate(events)]
     ledger = json.loads((bundle / LEDGER).read_text())
     first, *charges, last = ledger["entries"]
-    first["body"]["plan_sha256"] = plan_digest(spends)
+    first["body"]["plan_sha256"] = spends_digest(spends)
     last["body"]["charges"] = len(spends)
     entries = [
         first,

@@ -22,7 +22,7 @@ from synthdp.ledger.ledger import Ledger
 from synthdp.privacy import plan
 from synthdp.privacy.dpsgd.training import _Trainer
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
-from synthdp.progress import Advance, Reporter
+from synthdp.progress import Advance, Display, shown_on
 from synthdp.release.job import ReleaseOutcome
 from synthdp.release.run import release
 from tests.chance import seeded
@@ -144,8 +144,9 @@ class Tiny:
         )
         return self
 
-    def release(self, **options: Any) -> ReleaseOutcome:
-        return release(self.spec, out=self.out, **options)
+    def release(self, *, display: Display | None = None, **options: Any) -> ReleaseOutcome:
+        with shown_on(display):
+            return release(self.spec, out=self.out, **options)
 
 
 class Heard:
@@ -198,7 +199,7 @@ def dying(error: Callable[[], BaseException] = KeyboardInterrupt) -> Callable[..
 def interrupt(made: Tiny, stage: str, step: int | None = None, **options: Any) -> None:
     """A release that a Ctrl-C ends."""
     with pytest.raises(KeyboardInterrupt):
-        made.release(reporter=Reporter(InterruptedAt(stage, step)), **options)
+        made.release(display=InterruptedAt(stage, step), **options)
 
 
 def moved(folder: Path, tiny: Tiny) -> Tiny:
@@ -238,7 +239,7 @@ def one_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setattr(plan, "GROUP_SIZES", (1, 2))
         made = Tiny(tmp_path_factory.mktemp("released")).write()
         heard = Heard()
-        made.release(reporter=Reporter(heard))
+        made.release(display=heard)
     (made.folder / "heard.json").write_text(json.dumps(heard.steps))
     return made.folder
 

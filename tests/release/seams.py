@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -82,7 +82,7 @@ def purposes(spec: ReleaseSpec) -> list[str]:
 def noise_of(purpose: str) -> Callable[[ReleaseSpec], Any]:
     """The event of a purpose, in which its noise stands."""
     return lambda spec: next(
-        json.dumps(s["event"]) for s in plan(spec).stated_spends if s["purpose"] == purpose
+        json.dumps(s.event) for s in plan(spec).stated_spends if s.purpose == purpose
     )
 
 
@@ -121,13 +121,10 @@ def reserved(spec: ReleaseSpec) -> dict[str, Any]:
         folder=folder,
         spec_sha256="s",
     )
-    reporter: Any = SimpleNamespace(stage=lambda name: nullcontext())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(open_session, "_sealed", lambda *_, **__: None)
         patch.setattr(open_session, "_check_unpaid", lambda job: None)
-        dataset, _, named = heard(
-            job.ledger, "reserve", lambda: open_session.open_session(job, reporter)
-        )
+        dataset, _, named = heard(job.ledger, "reserve", lambda: open_session.open_session(job))
     return {"dataset": dataset, **named.pop("body"), **named}
 
 
@@ -152,7 +149,7 @@ def judged(spec: ReleaseSpec) -> dict[str, Any]:
     *_, named = heard(
         judging,
         "evaluate",
-        lambda: judging._evaluate(rows, spec, groups, column, None, None, None),  # type: ignore[arg-type]
+        lambda: judging._evaluate(rows, spec, groups, column, None, None),  # type: ignore[arg-type]
     )
     with suppress(Stop):
         _judge(spec, Session())
@@ -165,7 +162,6 @@ def _judge(spec: ReleaseSpec, session: Any) -> None:
     fitted: Any = SimpleNamespace(
         tables=SimpleNamespace(value=()), marginals=None, graph=SimpleNamespace(graph=None)
     )
-    reporter: Any = SimpleNamespace(stage=lambda _: nullcontext())
     groups = SimpleNamespace(coarse=None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(judging, "groups_of", lambda tables, domain: groups)
@@ -174,7 +170,7 @@ def _judge(spec: ReleaseSpec, session: Any) -> None:
             spec=spec, domain=domain, folder=SimpleNamespace(shadows=Path()), published=False
         )
         table: Any = SimpleNamespace(codes=drawn, synthetic=drawn, scores=None)
-        judge = judging.Judge(session, job, fitted, table, reporter)
+        judge = judging.Judge(session, job, fitted, table)
         with patch.context() as quiet:
             quiet.setattr(afterwards, "_report", lambda *_: Path())
             afterwards.judge_and_report(judge, judge.released(), (), None, attack="now")

@@ -13,7 +13,7 @@ import pytest
 
 from synthdp.errors import BudgetError, OutputError
 from synthdp.ledger.ledger import Ledger
-from synthdp.progress import Reporter
+from synthdp.progress import shown_on
 from synthdp.release.graph_only import run_graph
 from synthdp.release.run import resume
 from synthdp.spec.addresses import from_folder, home, sqlite_file
@@ -150,13 +150,8 @@ class TestLedger:
             "privacy": modes["learn"]["privacy"] | {"ledger": "sqlite:///led.db"}
         }
         tiny.write(**change)
-        with pytest.raises(KeyboardInterrupt):
-            run_graph(
-                tiny.spec,
-                mode="learn",
-                out=tiny.out,
-                reporter=Reporter(InterruptedAt("measure the graph")),
-            )
+        with pytest.raises(KeyboardInterrupt), shown_on(InterruptedAt("measure the graph")):
+            run_graph(tiny.spec, mode="learn", out=tiny.out)
         for name in ("spec.yaml", "table.csv"):
             (sub / name).write_bytes((tiny.folder / name).read_bytes())
         done = synthdp("graph", "learn", "spec.yaml", "--out", "../out")

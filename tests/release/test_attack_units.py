@@ -91,7 +91,6 @@ def test_a_release_and_an_audit_hand_on_the_units_of_fitted_rows(
         "job": SimpleNamespace(spec=own, domain=domain, folder=SimpleNamespace(shadows=tmp_path)),
         "fitted": SimpleNamespace(graph=SimpleNamespace(graph=None)),
         "drawn": None,
-        "reporter": plan.Reporter(),
     }
     found = judge.Judge(**parts).attacked(judge.Judgement(None))  # type: ignore[arg-type]
     assert found.absent_for_steward() == {judge.ATTACK: "not judged: Stop"}
@@ -99,7 +98,7 @@ def test_a_release_and_an_audit_hand_on_the_units_of_fitted_rows(
     monkeypatch.setattr(plan, "audit_canaries", lambda *_, **__: one_audit())
     monkeypatch.setattr(plan, "read_private", lambda *_, **__: table)
     monkeypatch.setattr(plan, "inspect", lambda private, fn, reason: fn(private))
-    job = plan.AuditJob(own, domain, plan.plan_for(own, domain), tmp_path, plan.Reporter())
+    job = plan.AuditJob(own, domain, plan.plan_for(own, domain), tmp_path)
     record = audit_record(rows="real")
     folder = AttackFolder.open(tmp_path / "a")
     with pytest.raises(Stop):

@@ -27,7 +27,6 @@ from synthdp.privacy.engines import opening
 from synthdp.privacy.engines.engine import EngineTable
 from synthdp.privacy.engines.on_arrow import ArrowEngine
 from synthdp.privacy.noise import Streams
-from synthdp.progress import Reporter
 from synthdp.release.graph_only import run_orientation
 from synthdp.release.run import release, resume
 from synthdp.spec.load.loader import load_spec
@@ -301,7 +300,7 @@ def test_an_audit_on_real_rows_takes_levels_alone_from_the_engine(
     """It read all values into memory, from wherever the spec had left them."""
     path = write_spec(folder, "arrow")
     spec, seen = load_spec(path), list[Any]()
-    job = AuditJob(spec, Domain.from_spec(spec.columns), None, folder / "o", Reporter())  # type: ignore[arg-type]
+    job = AuditJob(spec, Domain.from_spec(spec.columns), None, folder / "o")  # type: ignore[arg-type]
     monkeypatch.setattr("synthdp.audit.plan.with_rows", lambda *given: seen.append(given[2]))
     monkeypatch.setattr("synthdp.privacy.source._read", lambda *_: pytest.fail("into memory"))
     (folder / "coins").mkdir()

@@ -22,7 +22,6 @@ from synthdp.evaluate.dp_scores import DpScores
 from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.private import _KERNEL_KEY, Confidential, Receipt, Released
 from synthdp.privacy.table import Table
-from synthdp.progress import Reporter
 from synthdp.release import job as drawing
 from synthdp.release import judge as judging
 from synthdp.release import open_session, tracked
@@ -81,7 +80,6 @@ def test_fitted_rows_teach_and_held_out_rows_judge(
         drawn,
         synthetic,
         graph,
-        lambda done, total, what="", /: None,
     )
     pd.testing.assert_frame_equal(heard["train"], rows.frame[10:].reset_index(drop=True))
     pd.testing.assert_frame_equal(heard["test"], rows.frame[:10].reset_index(drop=True))
@@ -107,7 +105,7 @@ def test_the_attack_is_on_the_rows_that_were_fitted(
     )
     job = SimpleNamespace(spec=loaded, domain=None, folder=SimpleNamespace(shadows=tmp_path))
     fitted = SimpleNamespace(graph=SimpleNamespace(graph=None))
-    judge = judging.Judge(session, job, fitted, None, Reporter())  # type: ignore[arg-type]
+    judge = judging.Judge(session, job, fitted, None)  # type: ignore[arg-type]
     judge.attacked(Judgement(released(0.25)))
     np.testing.assert_array_equal(seen[0], rows.codes[10:])
 
@@ -279,7 +277,7 @@ def test_a_resumed_run_has_the_audit_of_a_new_one_and_no_new_ledger(
     monkeypatch.setattr(release_module, "public_audit", lambda out, plan: audit)
     monkeypatch.setattr(release_module, "open_ledger", open_ledger)
     monkeypatch.setattr(release_module, "check_affordable", lambda *_: None)
-    monkeypatch.setattr(release_module, "carry_out", lambda job, reporter, **_: job)
+    monkeypatch.setattr(release_module, "carry_out", lambda job, **_: job)
     made: Any = tiny.write().release()
     held = SimpleNamespace(
         spec_path=tiny.spec,

@@ -19,7 +19,6 @@ from synthdp.data.encoding import encode
 from synthdp.errors import budget_note
 from synthdp.evaluate.run import EvaluationReport
 from synthdp.privacy.session import Session
-from synthdp.progress import Reporter
 from synthdp.release import job
 from synthdp.release.run import release, resume
 from synthdp.spec.load.loader import load_spec
@@ -158,7 +157,7 @@ def test_a_bundle_stands_while_it_is_judged_and_is_judged_later(
     gates = [{"metric": "tv1_noisy", "at_most": 1}]
     tiny.write(attacks=ATTACK, gates=gates, columns={"both": both})
     with pytest.raises(KeyboardInterrupt) as stopped:
-        tiny.release(reporter=Reporter(InterruptedAt(stage)))
+        tiny.release(display=InterruptedAt(stage))
     note = budget_note(stopped.value) or ""
     assert f"its bundle is whole: {tiny.bundle}" in note and "synthdp resume" in note
     sums, kinds = (tiny.bundle / "SHA256SUMS").read_text(), tiny.kinds()

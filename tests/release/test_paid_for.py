@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -57,15 +56,14 @@ def test_a_run_that_was_planned_otherwise_is_not_gone_on_with(
         folder=SimpleNamespace(run="r", journal=Path(), holdout_coins=lambda: None),
         ledger=Ledger(entry("reserve", **reserved)),
     )
-    reporter: Any = SimpleNamespace(stage=lambda _: nullcontext())
     opened: list[Any] = []
     monkeypatch.setattr(open_session, "_sealed", lambda *_, **__: None)
     monkeypatch.setattr(open_session, "Session", lambda *_, **named: opened.append(named))
     with pytest.raises(BudgetError, match="was planned otherwise"):
-        open_session.open_session(job, reporter)
+        open_session.open_session(job)
     assert not opened
     job.ledger = Ledger(entry("reserve", **RESERVED))
-    open_session.open_session(job, reporter)
+    open_session.open_session(job)
     assert len(opened) == 1
 
 

@@ -11,20 +11,20 @@ import pytest
 
 from synthdp.cli import options
 from synthdp.cli.options import ProgressDisplay, working
-from synthdp.progress import Reporter, Steps, advance, current, shown_on, stage
+from synthdp.progress import Steps, advance, seconds, shown_on, stage, warn
 from tests.release.conftest import Heard
 
 pytestmark = pytest.mark.check
 
 
-def shown(capfd: pytest.CaptureFixture[str], *, seconds: float, after: float = 0.0) -> str:
+def shown(capfd: pytest.CaptureFixture[str], *, lasts: float, after: float = 0.0) -> str:
     """What stderr shows of a stage that is at its fourth step of twelve, and of what follows."""
-    with ProgressDisplay() as display:
-        with Reporter(display).stage("judge on real rows") as progress:
-            steps = Steps(12, progress)
+    with ProgressDisplay() as display, shown_on(display):
+        with stage("judge on real rows"):
+            steps = Steps(12)
             for name in ("one", "two", "three"):
-                steps.run(name, lambda: time.sleep(seconds / 3))
-            steps.run("learning [sex]", lambda: time.sleep(seconds))
+                steps.run(name, lambda: time.sleep(lasts / 3))
+            steps.run("learning [sex]", lambda: time.sleep(lasts))
         time.sleep(after)
     out, err = capfd.readouterr()
     assert out == ""
@@ -35,7 +35,7 @@ def test_a_plain_line_every_so_often_says_step_and_time_left(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(options, "PLAIN_SECONDS", 0.05)
-    lines = shown(capfd, seconds=0.6, after=0.2).splitlines()
+    lines = shown(capfd, lasts=0.6, after=0.2).splitlines()
     said = [
         line
         for line in lines
@@ -50,7 +50,7 @@ def test_a_plain_line_every_so_often_says_step_and_time_left(
 
 
 def test_short_stages_are_one_line(capfd: pytest.CaptureFixture[str]) -> None:
-    assert re.fullmatch(r"judge on real rows: \d\.\d s\n", shown(capfd, seconds=0.05))
+    assert re.fullmatch(r"judge on real rows: \d\.\d s\n", shown(capfd, lasts=0.05))
 
 
 def test_a_terminal_has_a_bar_instead(
@@ -59,7 +59,7 @@ def test_a_terminal_has_a_bar_instead(
     monkeypatch.setattr(options, "PLAIN_SECONDS", 0.05)
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "120")
-    text = shown(capfd, seconds=0.3)
+    text = shown(capfd, lasts=0.3)
     assert "judge on real rows: learning [sex]" in text and "3/12" in text and "so far" not in text
 
 
@@ -67,25 +67,24 @@ def test_of_a_step_that_takes_longer_than_all_before_no_time_left_is_told(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(options, "PLAIN_SECONDS", 0.05)
-    with ProgressDisplay() as display:
-        with Reporter(display).stage("read"):
+    with ProgressDisplay() as display, shown_on(display):
+        with stage("read"):
             time.sleep(0.2)
-        with Reporter(display).stage("judge") as progress:
-            steps = Steps(2, progress)
+        with stage("judge"):
+            steps = Steps(2)
             steps.begin("fidelity")
             steps.run("pair plots", lambda: time.sleep(0.3))
     err = capfd.readouterr().err
     assert "read: 0 s so far\n" in err and "judge: 1 of 2, pair plots, 0 s so far\n" in err
 
 
-def test_a_stage_is_shown_though_nobody_handed_it_a_reporter() -> None:
+def test_a_stage_is_shown_though_nobody_handed_it_a_display() -> None:
     """The innermost stage hears; what is outside hears again when it has ended, also by an error;
     another thread, and whoever comes after, is heard by nobody.
     """
     heard = Heard()
     with shown_on(heard):
-        assert current() is current()
-        with stage("outer"):
+        with shown_on(), stage("outer"):
             with suppress(ValueError), stage("inner"):
                 advance(1, 2, "step")
                 raise ValueError("inside")
@@ -93,18 +92,19 @@ def test_a_stage_is_shown_though_nobody_handed_it_a_reporter() -> None:
             thread = threading.Thread(target=advance, args=(9, 9))
             thread.start()
             thread.join()
+            assert [*seconds()] == ["inner"]
+        assert not seconds()  # those of one run are not those of the next
         advance(8, 8)
     with stage("after"):
         advance(7, 7)
     assert heard.steps == {"inner": [(1, 2, "step")], "outer": [(3, 4, "")]}
-    assert current() is not current()  # seconds of one run are not those of the next
 
 
 def test_a_command_shows_the_stages_of_what_it_calls(capfd: pytest.CaptureFixture[str]) -> None:
     with working("sample"), stage("inner"):
         pass
     with working():
-        current().warn(["one", "two"])
+        warn(["one", "two"])
     lines = capfd.readouterr().err.splitlines()
     assert [re.sub(r"[0-9.]+ s", "S", line) for line in lines] == [
         "inner: S",

@@ -21,7 +21,6 @@ import pytest
 
 from synthdp.errors import OutputError, budget_note
 from synthdp.privacy import source
-from synthdp.progress import Reporter
 from synthdp.release.run import resume
 from synthdp.verify.checks import verify_bundle
 from tests.release.conftest import InterruptedAt, Tiny, dying, interrupt
@@ -67,7 +66,7 @@ def assert_whole(tiny: Tiny, run: str) -> None:
 
 def at(stage: str, step: int | None = None) -> Stop:
     """A Ctrl-C at a stage or one of its steps."""
-    return lambda tiny, _: tiny.release(reporter=Reporter(InterruptedAt(stage, step)))
+    return lambda tiny, _: tiny.release(display=InterruptedAt(stage, step))
 
 
 def instead_of(name: str, error: Callable[[], BaseException] = KeyboardInterrupt) -> Stop:

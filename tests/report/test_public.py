@@ -41,7 +41,7 @@ def facts(**changes: Any) -> dict[str, Any]:
         "dataset": "table",
         "title": "A table",
         "run": "run-1",
-        "program": "synthdp 0.1.0",
+        "program": "synthdp 0.2.0",
         "epsilon": 0.9871,
         "epsilon_allowed": 1.0,
         "delta": 1e-5,

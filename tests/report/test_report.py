@@ -21,11 +21,12 @@ from synthdp.evaluate.run import EvaluationReport
 from synthdp.evaluate.utility import UtilityReport, UtilityRow
 from synthdp.report.internal import sections
 from synthdp.report.internal.appendix import attack_tables, tables
-from synthdp.report.internal.content import Budget, BudgetStep, GateResult, ReportContent
+from synthdp.report.internal.content import Budget, GateResult, ReportContent
 from synthdp.report.internal.page import render, write_internal_report
 from synthdp.report.sections import (
     MAX_BYTES,
     GraphView,
+    Look,
     PageLimits,
     crosses,
     most_advantage,
@@ -125,15 +126,8 @@ def content(names: list[str] | None = None, **changes: Any) -> ReportContent:
             adjacency="add_remove",
             unit="one person",
             steps=(
-                BudgetStep(
-                    purpose="measure",
-                    label="1-way marginals",
-                    mechanism="discrete Gaussian",
-                    epsilon=0.4021,
-                ),
-                BudgetStep(
-                    purpose="train", label="DP-SGD", mechanism="subsampled Gaussian", epsilon=0.585
-                ),
+                Look(purpose="measure", mechanism="discrete Gaussian", epsilon=0.4021, used=True),
+                Look(purpose="train", mechanism="subsampled Gaussian", epsilon=0.585, used=True),
             ),
             group_epsilons={2: 2.0456, 3: 3.1234},
             cap_epsilon=3.0,

@@ -15,11 +15,11 @@ from synthdp.evaluate.effects import CoverageRow
 from synthdp.evaluate.fidelity import sampling_distance
 from synthdp.evaluate.subgroups import TwoSampleRow
 from synthdp.report import verdicts
-from synthdp.report.internal.content import BudgetStep, GateResult
+from synthdp.report.internal.content import GateResult
 from synthdp.report.internal.page import attack_card, render, report_cards, report_uses
 from synthdp.report.public.content import About, PublicContent, measured
 from synthdp.report.public.page import _beats, public_cards, public_uses, render_public
-from synthdp.report.sections import GraphView, shares
+from synthdp.report.sections import GraphView, Look, shares
 from synthdp.report.verdicts import Bounds, Verdict
 from tests.report.test_public import facts, public
 from tests.report.test_report import attack, content
@@ -236,10 +236,7 @@ class TestTheInternalPage:
 
 def test_both_pages_draw_the_same_budget_and_the_same_bound() -> None:
     stated = facts()
-    steps = tuple(
-        BudgetStep(purpose=p["purpose"], label=label, mechanism="m", epsilon=p["epsilon"])
-        for p, label in zip(stated["purposes"], ("measure", "train (unused)"), strict=True)
-    )
+    steps = tuple(Look(**purpose) for purpose in stated["purposes"])
     whole = content(profile=tuple(public().profile), attack=None)
     inside = replace(whole, budget=replace(whole.budget, steps=steps))
     figures = [

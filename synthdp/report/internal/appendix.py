@@ -12,17 +12,10 @@ from synthdp.evaluate.effects import Estimate
 from synthdp.evaluate.fidelity import FidelityReport
 from synthdp.evaluate.run import EvaluationReport
 from synthdp.evaluate.subgroups import SubgroupRow
-from synthdp.evaluate.utility import UtilityReport, UtilityRow
+from synthdp.evaluate.utility import UtilityRow
 from synthdp.report.internal.content import Budget, ReportContent
-from synthdp.report.sections import (
-    PageLimits,
-    ReportTable,
-    interval,
-    link_tables,
-    number,
-    shares,
-    yes,
-)
+from synthdp.report.prose import number
+from synthdp.report.sections import PageLimits, ReportTable, interval, link_tables, looks_table, yes
 
 # The tables that the page shows; the others are in the appendix.
 ATTACK_CAPTIONS = ("Membership attack", "Membership attack: declared")
@@ -43,7 +36,6 @@ def tables(content: ReportContent, limits: PageLimits) -> list[ReportTable]:
 
 
 def _headline(content: ReportContent) -> ReportTable:
-    """The figures of the cards, and the gates."""
     budget, report = content.budget, content.evaluation
     figures: dict[str, float | None] = {
         "epsilon, budget": budget.epsilon,
@@ -69,19 +61,7 @@ def _headline(content: ReportContent) -> ReportTable:
 
 
 def _budget(budget: Budget) -> Iterator[ReportTable]:
-    """Every planned spend, and the guarantee for groups."""
-    parts = shares([s.epsilon or 0.0 for s in budget.steps], delta=budget.delta)
-    steps = (
-        {
-            "purpose": step.purpose,
-            "mechanism": step.mechanism,
-            "part of the cost": f"{part:.1%}",
-            "epsilon alone": number(step.epsilon),
-            "used": yes(step.used),
-        }
-        for step, part in zip(budget.steps, parts, strict=True)
-    )
-    yield ReportTable.of("Looks at the rows", steps)
+    yield looks_table(budget.steps, delta=budget.delta)
     groups = tuple((str(size), number(epsilon)) for size, epsilon in budget.group_epsilons.items())
     headings = ("units together", f"epsilon at delta {budget.delta:g}")
     yield ReportTable("Guarantee for groups", headings, groups)
@@ -90,18 +70,12 @@ def _budget(budget: Budget) -> Iterator[ReportTable]:
 def _evaluation(
     report: EvaluationReport, domain: Domain, limits: PageLimits
 ) -> Iterator[ReportTable]:
-    """The tables on fidelity and on utility."""
     if report.fidelity:
         yield from _fidelity(report.fidelity, report.floor, domain, limits)
     caption = "Learning on real and on synthetic rows, tested on held-out real rows"
-    yield _utility_table(caption, report.utility)
+    yield ReportTable.of(caption, map(_utility_row, report.utility.rows))
     remarks = ({"remark": note} for note in report.utility.notes)
     yield ReportTable.of("Remarks on learning", remarks)
-
-
-def _utility_table(caption: str, report: UtilityReport) -> ReportTable:
-    """All scores of a utility report, in its order."""
-    return ReportTable.of(caption, map(_utility_row, report.rows))
 
 
 def _utility_row(row: UtilityRow) -> dict[str, str]:
@@ -120,7 +94,6 @@ def _utility_row(row: UtilityRow) -> dict[str, str]:
 def _fidelity(
     report: FidelityReport, floor: FidelityReport | None, domain: Domain, limits: PageLimits
 ) -> Iterator[ReportTable]:
-    """Distances of columns, pairs and triples, and the frequencies of every column."""
     columns = (
         {
             "column": name,
@@ -145,7 +118,6 @@ def _fidelity(
 
 
 def _pairs(report: FidelityReport, max_rows: int) -> ReportTable:
-    """The pairs of columns with the largest distances."""
     names = tuple(report.by_column)
     first, second = np.triu_indices(len(names), 1)
     worst = np.argsort(-report.pairs[first, second], kind="stable")
@@ -264,11 +236,10 @@ def analysis_tables(report: EvaluationReport | None) -> Iterator[ReportTable]:
         yield ReportTable.of("Independences that the graph implies", rows)
     if report.paper:
         caption = "Long protocol: columns drawn at random"
-        yield _utility_table(caption, report.paper.utility).cut(600)
+        yield ReportTable.of(caption, map(_utility_row, report.paper.utility.rows)).cut(600)
 
 
 def _cells(estimate: Estimate | None) -> tuple[str, str, str]:
-    """An estimate as three cells of text."""
     if estimate is None:
         return "too few rows", "", ""
     return number(estimate.value), number(estimate.low), number(estimate.high)

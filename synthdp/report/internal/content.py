@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -12,23 +12,9 @@ from synthdp.data.domain import Domain
 from synthdp.evaluate.fidelity import FidelityReport
 from synthdp.evaluate.functional.suggest import SuggestionReport
 from synthdp.evaluate.run import EvaluationReport
-from synthdp.report.sections import GraphView
+from synthdp.report.sections import GraphView, Look
 
 EVALUATION, ATTACK = "evaluation", "attack"  # parts that `ReportContent.absent` may name
-
-
-@dataclass(frozen=True, kw_only=True)
-class BudgetStep:
-    """One planned spend.
-
-    `epsilon` is what it would cost alone, if known. `used` says whether the run needed it.
-    """
-
-    purpose: str
-    label: str
-    mechanism: str
-    epsilon: float | None = None
-    used: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +31,7 @@ class Budget:
     delta: float
     adjacency: str
     unit: str
-    steps: tuple[BudgetStep, ...] = ()
+    steps: tuple[Look, ...] = ()
     group_epsilons: Mapping[int, float] = field(default_factory=dict)
     cap_epsilon: float | None = None
     dataset_spent: float = 0.0
@@ -156,7 +142,7 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "to_json"):
         return _plain(value.to_json())
     if is_dataclass(value) and not isinstance(value, type):
-        return _plain(asdict(value))
+        return _plain({f.name: getattr(value, f.name) for f in fields(value)})
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list) and set(map(type, value)) == {float} and np.isfinite(value).all():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import starmap
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -21,8 +22,9 @@ from synthdp.evaluate.run import EvaluationReport
 from synthdp.files import private_folder, write_private
 from synthdp.report import verdicts
 from synthdp.report.internal import sections
-from synthdp.report.internal.appendix import analysis_tables, tables
+from synthdp.report.internal.appendix import analysis_tables, misfit_table, tables
 from synthdp.report.internal.content import ATTACK, EVALUATION, ReportContent
+from synthdp.report.prose import number, say
 from synthdp.report.sections import (
     PageLimits,
     Section,
@@ -31,18 +33,11 @@ from synthdp.report.sections import (
     conclusion,
     graph_section,
     most_advantage,
-    number,
     render_page,
-    say,
 )
 from synthdp.report.verdicts import FEW, MISSED, State, Verdict
 
-LIMITS = (
-    PageLimits(5000, 300, 24),
-    PageLimits(1000, 60, 24),
-    PageLimits(200, 20, 12),
-    PageLimits(20, 0, 4),
-)
+LIMITS = tuple(starmap(PageLimits, ((5000, 300, 24), (1000, 60, 24), (200, 20, 12), (20, 0, 4))))
 
 
 def write_internal_report(folder: Path, content: ReportContent) -> Path:
@@ -54,25 +49,19 @@ def write_internal_report(folder: Path, content: ReportContent) -> Path:
     private_folder(folder)
     page = folder / "internal.html"
     write_private(page, render(content))
-    write_private(folder / "internal.json", _numbers(content))
-    return page
-
-
-def _numbers(content: ReportContent) -> str:
-    """The content as JSON, a section on each line.
-
-    Indenting the matrices of a wide table would take longer than everything else here.
-    """
-    sections = (
+    # A section on each line: to indent the matrices of a wide table takes longer than all else.
+    parts = (
         f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False, allow_nan=False)}"
         for key, value in content.to_json().items()
     )
-    return "{\n" + ",\n".join(sections) + "\n}\n"
+    write_private(folder / "internal.json", "{\n" + ",\n".join(parts) + "\n}\n")
+    return page
 
 
 def render(content: ReportContent) -> str:
     """The page as HTML text; see `render_page`."""
     report, budget, attack = content.evaluation, content.budget, content.attack
+    misfits = content.misfits
     # The page's curve is of all attacks together, whatever was declared.
     whole = attack_card({k: v for k, v in (attack or {}).items() if k != "declared"})
     view = {
@@ -95,7 +84,7 @@ def render(content: ReportContent) -> str:
         "estimands": sections.estimands(content.estimands),
         "pairs": sections.pairs(report),
         "groups": sections.groups(report),
-        "data": sections.data(content),
+        "data": Section(sections.misfits(misfits), tables=[misfit_table(misfits)]),
         "declarable": sections.suggestions(content.suggestions),
         "analysis_tables": [*analysis_tables(report)],
     }
@@ -188,7 +177,6 @@ def attack_card(attack: Mapping[str, Any] | None, *, why: str = "not run") -> Ve
 
 
 def _apart(report: EvaluationReport) -> Iterator[Verdict]:
-    """The classifier that tells synthetic rows from real ones best."""
     rows = [r for r in report.two_sample if r.compared == "synthetic from real"]
     same = [r.auc for r in report.two_sample if r.compared == "real from real"]
     if rows:
@@ -205,19 +193,14 @@ def _intervals(report: EvaluationReport) -> Iterator[Verdict]:
 
 
 def _claims(report: EvaluationReport) -> Iterator[Verdict]:
-    """Independences that the graph implies and the real rows do not have."""
     implied = report.independences
     if implied is not None and implied.rows:
-        text = (
-            "independences that the graph implies, and that the real rows do not show: the graph is"
-            f" wrong there. {implied.kept('synthetic')} hold in the synthetic rows"
-        )
+        text = say("untrue_claims", kept=implied.kept("synthetic"))
         wrong = len(implied.rows) - implied.kept("real")
         yield verdicts.claims("Graph", wrong, len(implied.rows), text)
 
 
 def _shapes(near: FidelityReport) -> Iterator[Verdict]:
-    """The largest change of a pair, and the columns whose shape is lost."""
     if len(near.by_column) > 1:
         largest = float(np.abs(np.triu(near.association_difference, 1)).max())
         state, text = verdicts.CHANGED.state(largest), sections.association(near)
@@ -227,7 +210,7 @@ def _shapes(near: FidelityReport) -> Iterator[Verdict]:
     text = f"{verdicts.NOISY_SHAPE:.0%} or more of their rows would have to move"
     if lost:
         text += f": {', '.join(lost[:4])}{', ...' if len(lost) > 4 else ''}"
-    better = "" if state == "good" else "fewer bins or categories, or a larger epsilon"
+    better = "fewer bins or categories, or a larger epsilon"
     figure = f"{len(lost)} of {len(near.by_column)}"
     yield Verdict("Columns whose shape is lost", figure, text, state, better=better)
 
@@ -256,7 +239,6 @@ def report_uses(content: ReportContent) -> Iterator[Verdict]:
 
 
 def _use(heading: str, figure: str, text: str, state: State, floor: str, better: str) -> Verdict:
-    better = "" if state == "good" else better
     return Verdict(heading, figure, text, state, floor, better=better, use=True)
 
 
@@ -265,20 +247,16 @@ def _models(report: EvaluationReport) -> Verdict:
     if real is None or synthetic is None:
         text, better = "no classifier could be judged", "columns to predict: evaluation.targets"
         return _use("Models", "not judged", text, "unknown", "", better)
-    text, state = (
-        "mean AUC on held-out real rows, learnt on synthetic ones",
-        verdicts.LOST.state(None),
-    )
+    state: State = "unknown"
+    text = "mean AUC on held-out real rows, learnt on synthetic ones"
     if real > verdicts.LEARNABLE:
         rows = [r for r in report.utility.rows if r.metric == "auc" and r.low is not None]
         ends = [fmean(getattr(r, end) for r in rows) if rows else 0.0 for end in ("low", "high")]
         lost = 1 - (synthetic - 0.5) / (real - 0.5)
         state = verdicts.LOST.within(lost, *(end / (real - 0.5) for end in ends))
         text += f"; {max(lost, 0):.0%} of what real rows teach beyond guessing is lost"
-    beside, better = (
-        f"learnt on real rows: {real:.3g}",
-        "a larger epsilon, or a larger share for targets",
-    )
+    beside = f"learnt on real rows: {real:.3g}"
+    better = "a larger epsilon, or a larger share for targets"
     return _use("Models", number(synthetic), text, state, beside, better)
 
 

@@ -1,6 +1,6 @@
 """The sections of the steward's report: what to conclude from real rows, with its pictures.
 
-The wording follows fixed thresholds that are named here. They are a reading aid, never a gate.
+The wording follows fixed thresholds, which are a reading aid, never a gate.
 Confidential.
 """
 
@@ -19,7 +19,7 @@ from synthdp.evaluate.fidelity import FidelityReport
 from synthdp.evaluate.functional.suggest import Suggestion, SuggestionReport
 from synthdp.evaluate.run import EvaluationReport
 from synthdp.evaluate.utility import UtilityRow
-from synthdp.report.internal.appendix import ATTACK_CAPTIONS, attack_tables, misfit_table
+from synthdp.report.internal.appendix import ATTACK_CAPTIONS, attack_tables
 from synthdp.report.internal.content import (
     ATTACK,
     Budget,
@@ -27,6 +27,7 @@ from synthdp.report.internal.content import (
     GateResult,
     ReportContent,
 )
+from synthdp.report.prose import number, say
 from synthdp.report.sections import (
     VISIBLE_ASSOCIATION,
     Picture,
@@ -36,16 +37,9 @@ from synthdp.report.sections import (
     column_overlay,
     crosses,
     interval,
-    number,
     roc_picture,
-    say,
     yes,
 )
-
-NEAR_FLOOR = 1.5  # times the distance of held-out real rows: as good as another sample
-FAR = 2.0  # times the distance of held-out rows: a group that is worse than its size explains
-MAX_HEAT = 32  # columns of the association figure
-NOMINAL = 0.95
 
 
 def gates(found: Sequence[GateResult]) -> str:
@@ -54,13 +48,13 @@ def gates(found: Sequence[GateResult]) -> str:
 
 
 def budget(spent: Budget) -> Section:
-    """The bar of the budget, or what is guaranteed, where the cost of each step is not known."""
-    used = say("budget_used", spent=spent)
-    looks = [(step.label, step.epsilon) for step in spent.steps if step.epsilon is not None]
-    if not looks or len(looks) < len(spent.steps):
-        return Section(f"{say('budget', spent=spent)} {used}".strip())
+    """The bar of the budget."""
     picture = budget_picture(
-        looks, total=spent.epsilon_planned, budget=spent.epsilon, delta=spent.delta, more=used
+        spent.steps,
+        total=spent.epsilon_planned,
+        budget=spent.epsilon,
+        delta=spent.delta,
+        more=say("budget_used", spent=spent),
     )
     return Section(picture.sentence, [picture])
 
@@ -90,7 +84,7 @@ def fidelity(
     so that both have the same error by chance.
     """
     worst = max(report.by_column, key=lambda name: report.by_column[name])
-    beside = {"floor": floor, "equal": equal, "near_floor": NEAR_FLOOR}
+    beside = {"floor": floor, "equal": equal, "near_floor": 1.5}
     return say("fidelity", report=report, worst=worst, **beside)
 
 
@@ -99,7 +93,7 @@ def association_section(near: FidelityReport | None) -> Section:
     if near is None:
         return Section()
     sentence, difference, names = association(near), near.association_difference, [*near.by_column]
-    order = np.sort(np.argsort(-np.abs(difference).max(axis=0), kind="stable")[:MAX_HEAT])
+    order = np.sort(np.argsort(-np.abs(difference).max(axis=0), kind="stable")[:32])
     if len(order) < len(names):
         sentence += f" The {len(order)} of {len(names)} columns that changed most are drawn."
     shown = difference[np.ix_(order, order)]
@@ -151,7 +145,6 @@ def learning(report: EvaluationReport | None) -> Section:
 
 
 def _ends(row: UtilityRow) -> tuple[str, list[tuple[float, float, float]]]:
-    """A label, and both scores with their ends."""
     assert row.real is not None and row.synthetic is not None  # asked before
     low, high = row.synthetic, row.synthetic
     if row.low is not None and row.high is not None:
@@ -178,7 +171,7 @@ def analysis(report: EvaluationReport | None) -> Section:
     if report is None:
         return Section()
     apart = [r for r in report.two_sample if r.compared == "synthetic from real"]
-    narrow = [r.kind for r in report.coverage if r.synthetic < NOMINAL - 0.05]
+    narrow = [r.kind for r in report.coverage if r.synthetic < 0.9]
     notes = (
         say("two_sample", best=max(apart, key=lambda r: r.auc, default=None)),
         say("coverage", rows=report.coverage, narrow=narrow),
@@ -188,7 +181,6 @@ def analysis(report: EvaluationReport | None) -> Section:
 
 
 def _effects(report: EvaluationReport) -> list[Picture]:
-    """The picture of all effects that were estimated on both tables."""
     drawn, covered, turned = [], 0, []
     for row in report.effects:
         if row.real is None or row.synthetic is None:
@@ -213,7 +205,7 @@ def groups(report: EvaluationReport | None) -> Section:
             continue
         name = f"{row.column}: {row.level}"
         drawn.append((short(name, 32), row.floor, row.tv1))
-        if row.tv1 > FAR * row.floor:
+        if row.tv1 > 2 * row.floor:  # more than the size of the group explains
             far.append(name)
     if not drawn:
         return Section()
@@ -230,10 +222,7 @@ def pairs(report: EvaluationReport | None) -> Section:
     real, synthetic = report.pairs
     size = range(len(real.names))
     tables = [[synthetic.tables[i][j] if j <= i else real.tables[i][j] for j in size] for i in size]
-    sentence = (
-        "Above the diagonal the real rows, below it the synthetic ones, mirrored: a shape on one"
-        " side alone was lost or invented."
-    )
+    sentence = say("both_pair_plots")
     svg = charts.pairplot(real.names, tables, ends=real.ends, alt=sentence)
     return Section(sentence, [Picture("Pairs of columns", Markup(svg), sentence)])
 
@@ -265,11 +254,6 @@ def attack_finding(report: Mapping[str, Any]) -> str:
     """The attack's own conclusion, or one made from its advantage."""
     advantage = report.get("advantage", (report.get("main") or {}).get("advantage"))
     return say("attack", report=report, advantage=interval(advantage))
-
-
-def data(content: ReportContent) -> Section:
-    """Values outside the declared domain."""
-    return Section(misfits(content.misfits), tables=[misfit_table(content.misfits)])
 
 
 def misfits(counts: Mapping[str, Mapping[str, int]]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.evaluate.fidelity import nearest_distribution
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.report.sections import GraphView
 
 
@@ -47,7 +48,7 @@ class PublicContent:
     facts: Mapping[str, Any]
     profile: Sequence[tuple[float, float]]
     graph: GraphView
-    tables: Sequence[NoisyCounts]
+    tables: Sequence[NoisyTable]
     codes: Codes
     rows: int
     about: About = field(default_factory=About)
@@ -66,20 +67,6 @@ FloatArray = npt.NDArray[np.float64]
 # Of ranked figures: machines that differ in the last bit must rank alike, so that `verify` draws
 # the same page.
 DIGITS = 9
-
-
-class NoisyCounts(Protocol):
-    """A published table: its columns, and noisy counts with an axis for each of them.
-
-    `sigma` is the standard deviation of the noise in each cell.
-    """
-
-    @property
-    def columns(self) -> tuple[str, ...]: ...
-    @property
-    def counts(self) -> npt.NDArray[Any]: ...
-    @property
-    def sigma(self) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -120,7 +107,7 @@ def noise_distance(counts: FloatArray, sigma: float) -> float:
     return min(1.0, 0.5 * counts.size * sigma * float(np.sqrt(2 / np.pi)) / total)
 
 
-def measured(domain: Domain, codes: Codes, tables: Sequence[NoisyCounts]) -> Iterator[Column]:
+def measured(domain: Domain, codes: Codes, tables: Sequence[NoisyTable]) -> Iterator[Column]:
     """Every column that was measured by itself, in the table's order.
 
     `codes` are levels `[rows, columns]`.
@@ -147,10 +134,10 @@ class MeasuredPair:
 
 
 def measured_pairs(
-    domain: Domain, codes: Codes, tables: Sequence[NoisyCounts], *, most: int = 400
+    domain: Domain, codes: Codes, tables: Sequence[NoisyTable], *, most: int = 400
 ) -> Iterator[MeasuredPair]:
     """Each pair once, from the smallest table that contains it; the first `most` of the tables."""
-    smallest: dict[tuple[str, str], NoisyCounts] = {}
+    smallest: dict[tuple[str, str], NoisyTable] = {}
     for table in tables:
         for first, second in combinations(table.columns, 2):
             pair = (second, first) if (second, first) in smallest else (first, second)

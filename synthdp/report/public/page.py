@@ -10,39 +10,34 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import combinations
+from itertools import combinations, starmap
 from statistics import median
 from typing import Any
 
 import numpy as np
 
 from synthdp.report import verdicts
+from synthdp.report.prose import number, say
 from synthdp.report.public import sections
 from synthdp.report.public.content import Column, PublicContent
 from synthdp.report.public.sections import Measured
 from synthdp.report.sections import (
     GraphView,
+    Look,
     PageLimits,
     ReportTable,
     audit_tables,
     graph_section,
     link_tables,
+    looks_table,
     most_advantage,
-    number,
     render_page,
     roc_points,
-    shares,
-    yes,
 )
 from synthdp.report.verdicts import Bounds, State, Verdict
 from synthdp.spec.load.wording import many
 
-LIMITS = (
-    PageLimits(400, 60, 24),
-    PageLimits(200, 20, 12),
-    PageLimits(60, 8, 6),
-    PageLimits(20, 0, 3),
-)
+LIMITS = tuple(starmap(PageLimits, ((400, 60, 24), (200, 20, 12), (60, 8, 6), (20, 0, 3))))
 
 
 def render_public(content: PublicContent) -> str:
@@ -74,7 +69,6 @@ def render_public(content: PublicContent) -> str:
 
 
 def _appendix(content: PublicContent, found: Measured, limits: PageLimits) -> Iterator[ReportTable]:
-    """All tables of the appendix, in the order of the report; `limits` cuts long ones."""
     yield from _guarantee(content)
     yield from link_tables(content.graph, limits.pairs)
     distances = ("total variation", "noise alone, on average at most")
@@ -95,7 +89,6 @@ def _appendix(content: PublicContent, found: Measured, limits: PageLimits) -> It
 
 
 def _associations(found: Measured) -> ReportTable:
-    """Every pair of the drawn columns, the most strongly associated first."""
     names, strengths = found.names, found.strengths
     ranked = sorted(
         combinations(range(len(names)), 2),
@@ -107,19 +100,8 @@ def _associations(found: Measured) -> ReportTable:
 
 
 def _guarantee(content: PublicContent) -> Iterator[ReportTable]:
-    """Planned spends, groups, DP scores, and the bound on membership attacks."""
     facts = content.facts
-    parts = shares([p["epsilon"] for p in facts["purposes"]], delta=facts["delta"])
-    spends = (
-        {
-            "purpose": p["purpose"],
-            "part of the cost": f"{part:.1%}",
-            "epsilon alone": number(p["epsilon"]),
-            "used": yes(p["used"]),
-        }
-        for p, part in zip(facts["purposes"], parts, strict=True)
-    )
-    yield ReportTable.of("Looks at the rows", spends)
+    yield looks_table([Look(**p) for p in facts["purposes"]], delta=facts["delta"])
     groups = (
         {
             "units together": str(g["size"]),
@@ -170,7 +152,6 @@ def _score(content: PublicContent, name: str) -> Score | None:
 
 
 def _pairs_card(content: PublicContent) -> Verdict:
-    """How far pairs of columns are from the real rows, where that was paid for."""
     if (score := _score(content, "tv2")) is None:
         text = "how far the table is from the real rows was not paid for, so that it is not known"
         return Verdict("Pairs of columns", "not published", text, "unknown", better=NOT_PAID)
@@ -184,11 +165,7 @@ def _columns_card(content: PublicContent, columns: Sequence[Column]) -> Verdict:
     bound = _columns_bound(columns)
     if bound is None:
         return Verdict("Single columns", "not published", "none was measured alone", "unknown")
-    text = (
-        "at most about so many rows, on average, would have to move: the distance to the noisy"
-        " counts, and what noise may have moved these"
-    )
-    figure = f"at most {number(bound)}"
+    text, figure = say("columns_bound"), f"at most {number(bound)}"
     if bound < verdicts.COLUMNS.fair:
         return Verdict("Single columns", figure, text, "good")
     return Verdict("Single columns", figure, text, "unknown", better=NOT_PAID)
@@ -202,11 +179,8 @@ def _columns_bound(columns: Sequence[Column]) -> float | None:
 
 
 def _scored(heading: str, score: Score, bounds: Bounds, floor: float | None) -> Verdict:
-    text = (
-        "mean total variation from the real rows, counted with noise that was paid for (95%"
-        f" interval {number(score['low'])} to {number(score['high'])})"
-    )
     state = bounds.within(score["value"], score["low"], score["high"])
+    text = say("scored", score=score)
     card = verdicts.distance(heading, score["value"], text, state, floor=floor)
     return replace(card, number=_shown(score, state))
 
@@ -220,7 +194,6 @@ def _shown(score: Score, state: State) -> str:
 
 def _looseness(content: PublicContent) -> float | None:
     """The median over all figures of half the interval over the estimate; None without figures.
-
     Effects and coefficients are left out: one near 0 may be known well.
     """
     halves = [
@@ -233,24 +206,21 @@ def _looseness(content: PublicContent) -> float | None:
 
 
 def _estimands(content: PublicContent) -> Iterator[Verdict]:
-    """How well the questions are answered that the release was made for."""
     figures = [f for stated in content.estimands for f in stated["figures"]]
     if figures:
         loose, known = _looseness(content), sum(1 for f in figures if f.get("interval"))
         text = "figures of declared questions, measured on the real rows, have right 95% intervals"
         state = verdicts.LOOSE.state(loose)
-        spread = (
-            "" if loose is None else f"half an interval is {loose:.0%} of its estimate (median)"
-        )
-        better = "" if state == "good" else "a larger share for estimands, or fewer groups"
+        half = "half an interval is {:.0%} of its estimate (median)"
+        spread = "" if loose is None else half.format(loose)
+        better = "a larger share for estimands, or fewer groups"
         figure = f"{known} of {len(figures)}"
         yield Verdict("Estimands", figure, text, state, spread, better=better)
 
 
 def _graph_card(graph: GraphView) -> Verdict:
-    """How much of the graph is known to be wrong.
-
-    A refuted claim shapes the table all the same, unless the spec asks to drop it.
+    """How much of the graph is known to be wrong. A refuted claim shapes the table all the same,
+    unless the spec asks to drop it.
     """
     arrows = many(len(graph.edges), "arrow")
     if graph.undirected:
@@ -277,17 +247,12 @@ def _graph_card(graph: GraphView) -> Verdict:
 
 
 def _audit_card(audit: Mapping[str, Any] | None) -> Verdict:
-    """Whether an audit is published, and what it means."""
     if audit is None:
         text = "the guarantee rests on its proof; no attempt to refute it is published"
         better = "an audit on simulated rows"
         return Verdict("Audit", "none published", text, "unknown", better=better)
     figure = many(len(audit["audits"]), "mechanism") if audit["audits"] else "made"
-    text = (
-        f"without real rows, {audit['day']}: nothing speaks against the claim; an audit can refute"
-        " a claim and never prove one"
-    )
-    return Verdict("Audit", figure, text, "good")
+    return Verdict("Audit", figure, say("audited", day=audit["day"]), "good")
 
 
 # --- what the published table is fit for, by use; from public figures alone ---
@@ -295,12 +260,8 @@ def _audit_card(audit: Mapping[str, Any] | None) -> Verdict:
 
 def public_uses(content: PublicContent, columns: Sequence[Column]) -> Iterator[Verdict]:
     """The four uses, the easiest first."""
-    for verdict in (
-        _code(content, columns),
-        _tables(content, columns),
-        _models(content, columns),
-        _effects(content),
-    ):
+    uses = (_code(content, columns), _tables(content, columns), _models(content, columns))
+    for verdict in (*uses, _effects(content)):
         yield replace(verdict, use=True)
 
 
@@ -316,7 +277,7 @@ def _code(content: PublicContent, columns: Sequence[Column]) -> Verdict:
         figure = f"at most {number(bound)}"
     text = "columns off by so much, on average (0 is equal, 1 is disjoint)"
     beside = "" if floor is None else f"another sample of as many real rows: {floor:.2g}"
-    better = "" if state == "good" else "fewer bins or a larger epsilon"
+    better = "fewer bins or a larger epsilon"
     return Verdict("Teaching and code", figure, text, state, beside, better=better)
 
 
@@ -346,22 +307,16 @@ def _models(content: PublicContent, columns: Sequence[Column]) -> Verdict:
     base = {c.name: float(c.noisy.max()) for c in columns}
     score, guess = scores[0], base.get(scores[0]["target"])
     if score["low"] <= 0 and score["high"] >= 1:
-        text = (
-            f"nothing can be said of models of {score['target']} on real rows: the interval is the"
-            " whole range"
-        )
+        text = say("model_unknown", target=score["target"])
         better = "a larger share for scores, or a larger epsilon"
         return Verdict("Models", "not known", text, "unknown", better=better)
-    text = (
-        f"of answers on {score['target']} are right on held-out real rows, after learning on these"
-        f" (95% interval {score['low']:.1%} to {score['high']:.1%})"
-    )
+    text = say("model_score", score=score)
     state = verdicts.worst(_beats(s, base.get(s["target"])) for s in scores)
     figure = _shown(score, state) if score["value"] is None else f"{score['value']:.1%}"
     if guess is None:
         return Verdict("Models", figure, text, state)
     floor = f"always the commonest answer: {guess:.1%}"
-    better = "" if state == "good" else "a larger epsilon, or a larger share for targets"
+    better = "a larger epsilon, or a larger share for targets"
     return Verdict("Models", figure, text, state, floor, better=better)
 
 

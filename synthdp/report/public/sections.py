@@ -15,6 +15,7 @@ from synthdp.drawing import charts
 from synthdp.drawing.svg import short
 from synthdp.evaluate.fidelity import association, grid, most_connected, pair_plot
 from synthdp.model.estimands import INTERCEPT
+from synthdp.report.prose import number, say
 from synthdp.report.public.content import (
     DIGITS,
     Column,
@@ -26,20 +27,17 @@ from synthdp.report.public.content import (
 from synthdp.report.sections import (
     VISIBLE_ASSOCIATION,
     FloatArray,
+    Look,
     Picture,
     ReportTable,
     Section,
     budget_picture,
     column_overlay,
-    number,
     roc_picture,
-    say,
 )
 from synthdp.spec.load.wording import many
 
 MAX_HEAT = 32  # columns of the association figure
-MAX_ESTIMANDS = 400  # figures that the page lists
-DOUBTFUL = 3.0  # standard deviations of the noise: a smaller count may well be a true 0
 
 Scores = Sequence[Mapping[str, Any]]
 Estimands = Sequence[Mapping[str, Any]]
@@ -75,10 +73,7 @@ class Measured:
 
 def budget(facts: Mapping[str, Any]) -> Section:
     """The bar of the budget, from the certificate's facts."""
-    looks = [
-        (p["purpose"] if p["used"] else f"{p['purpose']} (unused)", float(p["epsilon"]))
-        for p in facts["purposes"]
-    ]
+    looks = [Look(**p) for p in facts["purposes"]]
     total, allowed, delta = (float(facts[k]) for k in ("epsilon", "epsilon_allowed", "delta"))
     picture = budget_picture(looks, total=total, budget=allowed, delta=delta)
     return Section(picture.sentence, [picture])
@@ -120,32 +115,29 @@ def pairs(content: PublicContent, found: Measured) -> Section:
 
 
 def _association(found: Measured, columns: int) -> Picture:
-    """Associations of some of the table's `columns` columns."""
     names, upper = found.names, np.triu(found.strengths, 1)
     i, j = divmod(int(upper.argmax()), len(names))
-    strong = int((upper >= VISIBLE_ASSOCIATION).sum())
-    sentence = (
-        f"{strong} of {math.comb(len(names), 2)} pairs of columns are associated with a strength of"
-        f" {VISIBLE_ASSOCIATION} or more in the synthetic rows, most strongly {names[i]} with"
-        f" {names[j]} ({upper[i, j]:.2f})"
+    sentence = say(
+        "strong_pairs",
+        strong=int((upper >= VISIBLE_ASSOCIATION).sum()),
+        pairs=math.comb(len(names), 2),
+        visible=VISIBLE_ASSOCIATION,
+        first=names[i],
+        second=names[j],
+        strength=upper[i, j],
+        shown=len(names),
+        columns=columns,
     )
-    if len(names) < columns:
-        sentence += f"; the first {len(names)} of {columns} columns are shown"
-    sentence += "."
     svg = charts.heat(names, found.strengths, alt=sentence)
     return Picture("Association in the synthetic rows (Cramér's V)", Markup(svg), sentence)
 
 
 def _pairplot(content: PublicContent, found: Measured) -> Picture:
-    """Contingency tables of the most strongly associated columns, in the published rows."""
     chosen = most_connected(found.names, found.strengths, first=content.first)
     plot = pair_plot(content.domain, content.codes, chosen, like=content.codes)
     size = range(len(chosen))
     lower = [[plot.tables[i][j] if j <= i else None for j in size] for i in size]
-    sentence = (
-        f"Synthetic rows by pairs of {len(chosen)} columns, stronger in colour where there are"
-        " more. First and last level stand beside each axis."
-    )
+    sentence = say("pair_plot", columns=len(chosen))
     svg = charts.pairplot(chosen, lower, ends=plot.ends, alt=sentence)
     return Picture("Pairs of columns", Markup(svg), sentence)
 
@@ -158,7 +150,7 @@ def attack(content: PublicContent) -> Section:
 
 
 def hidden_levels(domain: Domain, columns: Sequence[Column]) -> ReportTable:
-    """Levels whose noisy count is too small to show that they occur at all."""
+    """Levels whose noisy count is below three standard deviations: it may well be a true 0."""
     rows = (
         {
             "column": column.name,
@@ -168,7 +160,7 @@ def hidden_levels(domain: Domain, columns: Sequence[Column]) -> ReportTable:
             "share of synthetic rows": f"{column.synthetic[k]:.3%}",
         }
         for column in columns
-        for k in np.flatnonzero(column.counts.ravel() < DOUBTFUL * column.sigma).tolist()
+        for k in np.flatnonzero(column.counts.ravel() < 3 * column.sigma).tolist()
     )
     return ReportTable.of("Levels that the noise hides", rows).cut(60)
 
@@ -178,15 +170,7 @@ def hidden_levels(domain: Domain, columns: Sequence[Column]) -> ReportTable:
 
 def learning(scores: Scores) -> Section:
     """A sentence for each published accuracy."""
-    return Section(
-        notes=[
-            f"A logistic regression that learnt {s['target']} on the synthetic rows is right on"
-            f" {_value(s)} of real rows that were held out (95% interval {number(s['low'])} to"
-            f" {number(s['high'])})."
-            for s in scores
-            if s["target"]
-        ]
-    )
+    return Section(notes=[say("learnt", score=s, value=_value(s)) for s in scores if s["target"]])
 
 
 def score_table(scores: Scores) -> ReportTable:
@@ -216,7 +200,7 @@ def _value(score: Mapping[str, Any]) -> str:
 def estimands(stated: Estimands) -> Section:
     """The first figures and, where there are more, all of them as tables; and their pictures."""
     table = estimand_table(stated)
-    return Section("", [*estimand_pictures(stated)], [table.cut(12), table.cut(MAX_ESTIMANDS)])
+    return Section("", [*estimand_pictures(stated)], [table.cut(12), table.cut(400)])
 
 
 def estimand_pictures(estimands: Estimands) -> Iterator[Picture]:

@@ -1,0 +1,56 @@
+"""Sentences and pages from templates: what a template may call, and how one is filled in.
+
+Imports little, and Jinja last: texts of the command line are made by it, too.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from functools import cache
+from typing import Any
+
+from synthdp.spec.load.wording import many, up
+
+
+def svg_image(svg: str) -> str:
+    """A picture as a data address: no script runs inside an image."""
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+
+
+def number(value: float | None) -> str:
+    """A figure as text: three significant digits, or "not available".
+
+    >>> number(0.12345), number(12345.0), number(None)
+    ('0.123', '12,345', 'not available')
+    """
+    if value is None or not math.isfinite(value):
+        return "not available"
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+@cache
+def template(name: str) -> Any:
+    """A template of this package. That of a page escapes every value that is not markup already."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("synthdp.report", "templates"),
+        autoescape=name.endswith(".html.j2"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= {"number": number, "up": up, "many": many}
+    environment.filters |= {"image": svg_image, "as": format, "repr": repr}
+    return environment.get_template(name)
+
+
+def say(name: str, /, **values: Any) -> str:
+    """A sentence of a report as plain text, from the macro of this name in `sentences.j2`."""
+    return str(getattr(template("sentences.j2").module, name)(**values)).strip()
+
+
+def say_of_plan(name: str, /, **values: Any) -> str:
+    """A sentence of a plan or a run as plain text, from the macro of this name in `plan.j2`."""
+    return str(getattr(template("plan.j2").module, name)(**values)).strip()
