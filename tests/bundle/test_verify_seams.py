@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from synthdp.bundle.derived import sha256
+from synthdp.bundle.content import sha256
 from synthdp.ledger.entries import entry_hash
 from synthdp.spec.model import Gate
 from synthdp.verify.rewritten import _holds

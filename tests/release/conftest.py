@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from synthdp.bundle.derived import sha256
+from synthdp.bundle.content import sha256
 from synthdp.ledger.entries import INTERNAL
 from synthdp.ledger.ledger import Ledger
 from synthdp.privacy import plan

@@ -153,7 +153,8 @@ def mixture_of(tables: Floats, sigma: Floats, margins: Margins | None = None) ->
     gain = (weight * n[..., None, None] * sampling / variance).sum(axes) / freedom
     coverage = np.where(counted, total, 0.0).sum(1) / np.maximum(total.sum(1), 1.0)
     statistic = (weight * y**2 / variance).sum(axes)
-    return Mixture(statistic, weight.reshape(len(weight), -1), gain, coverage)
+    most = math.sqrt(min(rows, columns) - 1)  # Cohen's w where each row has one column
+    return Mixture(statistic, weight.reshape(len(weight), -1), gain, coverage, most)
 
 
 def _shares(tables: Floats, n: Floats, noise: Floats) -> tuple[Floats, Floats]:
@@ -205,13 +206,14 @@ class Mixture:
 
     `statistic` `[tests]`; `weights` `[tests, coordinates]`; `gain` `[tests]`: what a squared effect
     of 1 adds to the statistic (0: the test is undecided); `coverage` `[tests]`: the share of the
-    table in strata that count.
+    table in strata that count; `largest`: the largest effect that tables of this shape can have.
     """
 
     statistic: Floats
     weights: Floats
     gain: Floats
     coverage: Floats
+    largest: float = math.inf
 
     def moment(self, power: int) -> Floats:
         """Sum of a power of the weights, `[tests]`."""
@@ -235,12 +237,14 @@ def answers(m: Mixture, *, level: float, margin: float) -> list[Answer]:
         far = (p < 0.02) & unequal
         p[far] = upper_tail(m.statistic[far], m.weights[far])
         critical = (chdtri(nu, level) - nu) * scale
-        effect = np.sqrt(np.maximum(excess, 0.0) / m.gain)
+        effect = np.minimum(np.sqrt(np.maximum(excess, 0.0) / m.gain), m.largest)
         upper = np.sqrt(shift(excess, second, scale, -ndtri(level)) / m.gain)
         detectable = np.sqrt(shift(critical, second, scale, ndtri(POWER)) / m.gain)
     silent = ~(m.gain > 0)
     effect = np.where(silent, 0.0, effect)
-    upper, detectable = (np.where(silent, np.inf, bound) for bound in (upper, detectable))
+    upper, detectable = (
+        np.where(silent | (bound > m.largest), np.inf, bound) for bound in (upper, detectable)
+    )
     # Independence is claimed only if the strata that count contain most of the table.
     independent = (upper <= margin) & (m.coverage >= 0.8)
     return listed(p <= level, independent, (p, m.statistic, effect, upper, detectable))
@@ -308,7 +312,7 @@ def weakest_effects(m: Mixture, *, level: float, rng: np.random.Generator) -> Fl
         lacking = np.maximum(critical[:, None] - central, 0.0)
         least = (np.sqrt(mixed**2 + square * lacking) - mixed) / square
     found = np.quantile(np.where(lacking > 0, least, 0.0), POWER, axis=1)
-    return np.where(silent, np.inf, found)
+    return np.where(silent | (found > m.largest), np.inf, found)
 
 
 def _saddlepoint(w: Floats, t: Floats) -> tuple[Floats, Floats]:

@@ -110,6 +110,7 @@ def mixture_of(t: Tables, max_contrasts: int = 144) -> Mixture:
         part,
         gain,
         seen_rows * seen_columns * covered / np.maximum(counted, 1.0),
+        math.sqrt(min(rows, columns) - 1),
     )
 
 
