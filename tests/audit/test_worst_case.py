@@ -281,16 +281,18 @@ def test_faults_are_found_at_5000_runs_with_the_settings_of_adult(
     alarms = true = below = 0
     for game in adult_games():
         sized = powerful(game, delta=1e-5, adjacency="add_remove", runs=5000)
-        for _ in range(10):
+        for _ in range(5):
             broken = audit_sized(sized, runs=5000, fresh=faults[game.fault])
             found[game.fault] += broken.refuted
             audits[game.fault] += 1
             honest = audit_sized(sized, runs=5000)
             alarms, true = alarms + honest.refuted, true + 1
             below += honest.epsilon_lower <= honest.epsilon
-    assert found[HALF_NOISE] >= 0.8 * audits[HALF_NOISE]  # 95% wanted; 20 audits cannot prove more
-    assert found["batches of fixed size"] >= 9
-    assert alarms <= 5
+    # 95% are wanted. Of ten audits that find it so often fewer than seven do in one of 970 runs, of
+    # five fewer than three in one of 860.
+    assert audits[HALF_NOISE] >= 10 and found[HALF_NOISE] >= 0.7 * audits[HALF_NOISE]
+    assert found["batches of fixed size"] >= 3
+    assert alarms <= 3
     figure("audits: noise/2 detected at 5000 runs", found[HALF_NOISE], audits[HALF_NOISE])
     fixed = "batches of fixed size"
     figure(f"audits: {fixed} detected at 5000 runs", found[fixed], audits[fixed])
