@@ -12,7 +12,8 @@ from synthdp.data.domain import Domain
 from synthdp.inference.figures import Figure, Floats, Interval, Quadratic, Rows, ratio_interval
 from synthdp.inference.least_squares import SETTINGS
 from synthdp.inference.words import POPULATION, clamped, counted, listed
-from synthdp.model.estimands import Design, weakest
+from synthdp.model.estimands import SETTINGS as ESTIMANDS
+from synthdp.model.estimands import Design
 from synthdp.privacy.mechanisms.sums import NUMBER, NoisyProducts, Part
 from synthdp.spec.model import RegressionEstimand, ReleaseSpec
 
@@ -27,31 +28,36 @@ TWO_VALUED = (
 
 
 def regression_figures(design: Design, noisy: NoisyProducts, rows: Rows) -> tuple[Figure, ...]:
-    """One figure for each coefficient; all are refused where noise leaves no sure inverse."""
+    """One figure for each coefficient; those are refused whose own direction noise leaves unsure.
+
+    The spread about the line is that about the line of the directions that noise leaves sure, which
+    is no less.
+    """
     moments, size = design.moments(noisy.sums), len(design.names)
     gram, count = moments[:-1, :-1], float(moments[0, 0])
     about = max(0.0, count) / (1 - rows.holdout)
-    least, wanted = weakest(gram, noisy.sigma)
-    if count < SETTINGS.fewest + size or least < wanted:
-        why = "too few rows, or terms that hardly differ from each other, for this noise"
+    why = "too few rows, or a term that hardly differs from others, for this noise"
+    if count < SETTINGS.fewest + size:
         return tuple(Figure(name, about, refused=why) for name in design.names)
-    theta = np.linalg.solve(gram, moments[:-1, -1]).astype(np.float64)
-    residual = np.append(-theta, 1.0)
+    values, axes = np.linalg.eigh(gram)
+    seen = values >= ESTIMANDS.least * noisy.sigma * math.sqrt(size)
+    line = axes[:, seen] @ (axes[:, seen].T @ moments[:-1, -1] / values[seen])
+    residual = np.append(-line, 1.0)
     squares = max(float(residual @ moments @ residual), 0.0) / (count - size)
     groups = shares_of(design, moments, noisy.sigma) if design.two_valued else None
+    theta = np.linalg.solve(gram, moments[:-1, -1]).astype(np.float64)
     found = []
-    rows_of_raw = zip(design.functions, design.names, np.linalg.inv(design.raw.T), strict=True)
-    for function, name, c in rows_of_raw:
-        direction = np.linalg.solve(gram, c)
-        d = 1.0 / float(c @ direction)
-        w = d * direction
-        sampling = squares * d if groups is None else min(d, two_valued(design, groups, w))
-        both, of_rows = (
-            _interval(design, noisy.sigma, w, d, theta, float(c @ theta), variance)
-            for variance in (rows.per_unit * sampling, 0.0)
-        )
+    each = zip(design.functions, design.names, design.directions(gram), strict=True)
+    for function, name, (c, w, d) in each:
+        both = of_rows = None
+        if design.sure(w, d, noisy.sigma):
+            sampling = squares * d if groups is None else min(d, two_valued(design, groups, w))
+            both, of_rows = (
+                _interval(design, noisy.sigma, w, d, theta, float(c @ theta), variance)
+                for variance in (rows.per_unit * sampling, 0.0)
+            )
         if both is None or of_rows is None:
-            found.append(Figure(name, about, refused="the noise leaves no interval"))
+            found.append(Figure(name, about, refused=why))
             continue
         shift = design.outcome.middle if function == () else 0.0
         scaled = Figure(name, about, float(c @ theta), both, of_rows)
@@ -142,20 +148,12 @@ def _interval(
     theta_t solves the equations but for the direction w, under c' theta_t = t. `sampling` is the
     part of the variance that is the sample's.
     """
-    of_start = _by_product(design, w, np.append(t * w - theta, 1.0))
-    of_t = _by_product(design, w, np.append(w, 0.0))
+    of_start = design.by_product(w, np.append(t * w - theta, 1.0))
+    of_t = design.by_product(w, np.append(w, 0.0))
     nn, nd, dd = (sigma**2 * float(a @ b) for a, b in (
         (of_start, of_start), (of_start, of_t), (of_t, of_t)
     ))  # fmt: skip
     return ratio_interval(d * t, d, Quadratic(nn + sampling, nd, dd))
-
-
-def _by_product(design: Design, w: Floats, beta: Floats) -> Floats:
-    """How often each product is in w' M beta, M the moments: `[products]`."""
-    places = design.places[:-1]
-    there, pairs = places >= 0, np.outer(w, beta)
-    summed = np.bincount(places[there], weights=pairs[there], minlength=len(design.products))
-    return summed.astype(np.float64)
 
 
 def about_regression(

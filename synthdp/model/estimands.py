@@ -51,12 +51,14 @@ INTERCEPT = "(intercept)"
 class EstimandSettings:
     """What noise may not drown.
 
-    `clear`: deviations of the noise that an average stratum must hold; `least`: the smallest
-    eigenvalue of the scaled terms' moment matrix must be so many deviations of the noise, times the
-    root of the number of terms: coverage was measured down to it.
+    `clear`: deviations of the noise that an average stratum must hold. Of a regression: `sure`,
+    deviations by which what other terms leave of a term must lie above zero; `least`: an eigenvalue
+    of the terms' moment matrix counts as seen from so many deviations of the noise on, times the
+    root of the number of terms.
     """
 
     clear: float = 4.0
+    sure: float = 3.0
     least: float = 2.0
 
 
@@ -225,19 +227,24 @@ class RegressionSums(EstimandSums[RegressionEstimand]):
         estimand: RegressionEstimand,
         mechanism: noisy.ProductSums,
     ) -> None:
-        """Refuse terms whose moment matrix would be too weak for this noise.
+        """Refuse terms of which none would be sure under this noise.
 
         Rows are taken to be spread evenly over categories, and numbers to lie at both ends of their
         bounds: hardly any table has a better moment matrix.
         """
         design, rows = design_of(spec, mechanism.domain, estimand), expected_fit_rows(spec)
         gram = design.moments(rows * design.expected(mechanism.domain, square=1.0))[:-1, :-1]
-        least, wanted = weakest(gram, mechanism.sigma)
-        if least < wanted:
+        terms = [
+            (w, d)
+            for f, (_, w, d) in zip(design.functions, design.directions(gram), strict=True)
+            if f
+        ]
+        if not any(design.sure(w, d, mechanism.sigma) for w, d in terms):
+            most = max(d for _, d in terms)
             raise BudgetError(
-                f"estimand {name}: even if {rows:,.0f} rows were spread evenly over the terms, the"
-                f" smallest eigenvalue of their moment matrix would be {least:,.0f} rows, and noise"
-                f" of {mechanism.sigma:,.0f} needs {wanted:,.0f}; nothing was read or spent",
+                f"estimand {name}: even if {rows:,.0f} rows were spread evenly over the terms, no"
+                f" coefficient would rest on more than {most:,.0f} of them, and the noise of a sum"
+                f" is {mechanism.sigma:,.0f}; nothing was read or spent",
                 hint=(
                     "name fewer terms, or categories with fewer levels, or raise"
                     " privacy.shares.estimands"
@@ -252,11 +259,6 @@ ESTIMAND_SUMS: dict[str, EstimandSums[Any]] = {
     "regression": RegressionSums(),
 }
 """How each kind is measured, by its name in a spec."""
-
-
-def weakest(gram: Floats, sigma: float) -> tuple[float, float]:
-    """The smallest eigenvalue of moments `[k, k]`, and the least that noise `sigma` allows."""
-    return float(np.linalg.eigvalsh(gram)[0]), SETTINGS.least * sigma * math.sqrt(len(gram))
 
 
 def _parsed(spec: ReleaseSpec, text: str) -> Expression:
@@ -321,6 +323,31 @@ class Design:
                 )
                 matrix[row, at[tuple(p for p in function if p not in left)]] += size
         return matrix
+
+    def directions(self, gram: Floats) -> Iterator[tuple[Floats, Floats, float]]:
+        """Of each coefficient c' theta what it is made of, the direction w that its estimate rests
+        on, and d = w' `gram` w, what the other terms leave of it, in rows: `[k]`, `[k]`, a number.
+
+        w = d gram^-1 c, so that w' gram theta = d c' theta.
+        """
+        for c in np.linalg.inv(self.raw.T):
+            direction = np.linalg.solve(gram, c)
+            d = 1.0 / float(c @ direction)
+            yield c, d * direction, d
+
+    def by_product(self, w: Floats, beta: Floats) -> Floats:
+        """How often each product is in w' M beta, M the moments, `[products]`."""
+        places = self.places[:-1]
+        there, pairs = places >= 0, np.outer(w, beta)
+        summed = np.bincount(places[there], weights=pairs[there], minlength=len(self.products))
+        return summed.astype(np.float64)
+
+    def sure(self, w: Floats, d: float, sigma: float) -> bool:
+        """Whether d is so far above zero, under noise `sigma` of the products, that a coefficient
+        means something.
+        """
+        noise = sigma * float(np.linalg.norm(self.by_product(w, np.append(w, 0.0))))
+        return d > SETTINGS.sure * noise
 
     def expected(self, domain: Domain, square: float) -> Floats:
         """What a row adds on average to each product, `[products]`, by public facts.

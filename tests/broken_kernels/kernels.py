@@ -140,10 +140,7 @@ KERNELS = {
                 "noise = self.noise_multiplier",
             ),
         ),
-        caught=(
-            "test_what_is_right_raises_no_alarm_on_some_pairs",
-            "test_pairs_that_are_chosen_together_move_no_further_than_is_charged",
-        ),
+        caught=("test_pairs_that_are_chosen_together_move_no_further_than_is_charged",),
         place=r"tests\.audit\.test_replay",
         says="additive noise models",
     ),

@@ -33,6 +33,7 @@ from synthdp.privacy.engines.on_dask import DaskEngine
 from synthdp.privacy.engines.parts import find_parts
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table
+from tests.builders import dask_processes
 from tests.privacy.engines import test_sums as sums
 from tests.privacy.engines.tables import expected, levels_of, reading_of, same, write
 from tests.privacy.engines.test_counts import DOMAIN, TABLES, kept, people
@@ -46,7 +47,11 @@ PLAIN = LevelGroups(DOMAIN, {})
 def cluster() -> Iterator[Any]:
     """A cluster whose scheduler and one worker are threads of this process."""
     with LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address=None
+        n_workers=1,
+        threads_per_worker=1,
+        processes=False,
+        protocol="tcp",
+        dashboard_address="127.0.0.1:0",
     ) as running:
         yield running
 
@@ -182,12 +187,7 @@ def test_workers_that_die_change_no_count(tmp_path: Path) -> None:
     wanted = expected(DOMAIN, table, TABLES)
     stay = expected(DOMAIN, kept(table, 3), TABLES)
     killed, over = 0, threading.Event()
-    with LocalCluster(
-        n_workers=3,
-        threads_per_worker=1,
-        dashboard_address=None,
-        silence_logs=logging.CRITICAL,
-    ) as cluster:
+    with dask_processes(3) as cluster:
 
         def kill() -> None:
             nonlocal killed

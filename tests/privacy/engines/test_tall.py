@@ -49,7 +49,10 @@ def test_five_million_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert len(parts.parts) == 8 and ROWS / 2 < stay[0].sum() < ROWS
     found = [same(ArrowEngine(whole, parts, 2).count(plain, TABLES), all_rows)]
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
+        n_workers=2,
+        threads_per_worker=1,
+        dashboard_address="127.0.0.1:0",
+        silence_logs=logging.CRITICAL,
     ) as cluster:
         found += [
             same(
