@@ -226,6 +226,7 @@ class ProgressDisplay:
         self._running: dict[str, tuple[Any, _Plain]] = {}
         self._between = _Plain("working")
         self._ended = threading.Event()
+        self._telling = threading.Lock()  # no line of a stage comes after its last one
 
     def __enter__(self) -> ProgressDisplay:
         self._progress.start()
@@ -249,10 +250,11 @@ class ProgressDisplay:
         return advance
 
     def finish(self, title: str, seconds: float) -> None:
-        task, _ = self._running.pop(title)
-        self._progress.remove_task(task)  # what others print cannot tear a single live line
-        self._between.told = time.monotonic()
-        self._console.print(f"{title}: {seconds:.1f} s", markup=False)
+        with self._telling:
+            task, _ = self._running.pop(title)
+            self._progress.remove_task(task)  # what others print cannot tear a single live line
+            self._between.told = time.monotonic()
+            self._console.print(f"{title}: {seconds:.1f} s", markup=False)
 
     def warn(self, text: str) -> None:
         self.tell(f"warning: {text}")
@@ -265,11 +267,12 @@ class ProgressDisplay:
         stage runs, until the end. Bars move by themselves.
         """
         while not self._ended.wait(PLAIN_SECONDS / 16):
-            bars = [plain for _, plain in list(self._running.values())]
-            plain = bars if not self._console.is_terminal else []
-            for one in plain if bars else [self._between]:
-                if line := one.due():
-                    self.tell(line)
+            with self._telling:
+                bars = [plain for _, plain in list(self._running.values())]
+                plain = bars if not self._console.is_terminal else []
+                for one in plain if bars else [self._between]:
+                    if line := one.due():
+                        self.tell(line)
 
 
 class _Plain:

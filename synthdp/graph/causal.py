@@ -35,6 +35,7 @@ of a given arrow; an `undecided` link that is undirected is a pair on which a se
 learned graph these are undecided pairs that noisy tables show to be dependent.
 """
 PROVENANCES: tuple[Provenance, ...] = get_args(Provenance)
+NO_CAUSES = "nothing can be intervened on: the arrows of this graph predict, and are no causes"
 
 
 @dataclass(frozen=True, order=True)

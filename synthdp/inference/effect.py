@@ -16,7 +16,7 @@ from synthdp.bundle.noisy_values import MARGINALS, level_law
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError
 from synthdp.files import check_sums
-from synthdp.graph.causal import CausalGraph
+from synthdp.graph.causal import NO_CAUSES, CausalGraph
 from synthdp.graph.formats import read_graph
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.pag import PagLink, causes, unsettled
@@ -29,7 +29,6 @@ from synthdp.inference.least_squares import LeastSquares, Measured, measured
 from synthdp.inference.model_only import TABLE, model_effects
 from synthdp.inference.words import about_figures, about_graph, effect_text
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.sample.conditions import NO_CAUSES
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import ReleaseSpec
 

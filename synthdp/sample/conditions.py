@@ -20,7 +20,7 @@ from synthdp.data.kinds import column_kind
 from synthdp.data.kinds.kind import some
 from synthdp.data.kinds.ranges import level_of
 from synthdp.errors import OutputError, SpecError, SpecProblem
-from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.causal import NO_CAUSES, CausalGraph, GraphEdge
 from synthdp.graph.pag import causes, unsettled
 from synthdp.spec.expressions.expressions import calculated, constants_of, parse
 from synthdp.spec.expressions.parsed import Expression, SourceText, setting_of
@@ -251,7 +251,6 @@ def check_columns_held(dialect: str, names: Sequence[str]) -> None:
 
 # --- interventions ---
 
-NO_CAUSES = "nothing can be intervened on: the arrows of this graph predict, and are no causes"
 UNSEEN_HINT = (
     "draw the arrows that are known to be without an unseen common cause, and release again with"
     " graph.mode given or validate; --given conditions without a claim of causes"

@@ -35,6 +35,7 @@ ONE_ROOM = {
     "Graph.max_parents": "graph/test_measured_pc.py",
     "Graph.on_refuted": "release/test_release.py",  # with what `verify` makes of it
     "Graph.orient_share": "graph/test_rcit_pc.py",
+    "Graph.undirected": "release/test_learned_directions.py",
     "Graph.unseen_causes": "release/test_unseen_causes.py",  # as a whole release
     "IdUnit.column": "privacy/test_source.py",
     "Mapped.map": "spec/test_values_and_lists.py",

@@ -361,15 +361,6 @@ def test_numbers_that_are_not_finite_do_not_break_the_json(tmp_path: Path) -> No
     assert numbers["tv1_noisy"] is None and numbers["attack"]["epsilon_lower"] is None
 
 
-def test_a_plan_without_parts_still_tells_the_budget() -> None:
-    spent = content().budget
-    bare = replace(spent, steps=(replace(spent.steps[0], epsilon=None),), epsilon_planned=1.2)
-    page = Page(render(content(budget=bare)))
-    assert "guarantees epsilon 1.2 of 1 (120%)" in page.text
-    assert "This outcome used 0.987 of it, which is no bound" in page.text
-    assert sum(a.get("class") == "card bad" for _, a in page.tags) == 2  # overspent, data problems
-
-
 # --- sentences ---
 
 
