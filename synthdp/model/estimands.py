@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product as combinations
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -134,7 +134,9 @@ class TableSums(EstimandSums[TableEstimand]):
 
 
 class ByStratum(EstimandSums[_E]):
-    """Sums by stratum."""
+    """Sums by stratum. `instead`: what else could be asked where there are too many strata."""
+
+    instead: ClassVar[str] = ""
 
     @abstractmethod
     def mechanism(
@@ -162,7 +164,7 @@ class ByStratum(EstimandSums[_E]):
                 hint=(
                     f"{least:,.0f} rows each would do: name {fewer}columns with at most"
                     f" {max(1, int(rows / least))} combinations of levels, or raise"
-                    " privacy.shares.estimands"
+                    f" privacy.shares.estimands{self.instead}"
                 ),
             )
 
@@ -190,6 +192,8 @@ class QuestionSums(ByStratum[AskedEstimand]):
 
 class EffectSums(ByStratum[EffectEstimand]):
     """The sums of the treated, and of those whom they are compared with."""
+
+    instead = "; or ask for a regression with these columns as terms, which has no strata"
 
     def mechanism(
         self, spec: ReleaseSpec, domain: Domain, estimand: EffectEstimand, noise: float

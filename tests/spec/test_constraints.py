@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from synthdp.errors import SpecError
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.load.loader import parse_spec
-from synthdp.spec.model import Column
+from synthdp.spec.model import Categorical, Column, Integer
 from tests.builders import skeleton
 
 COLUMNS: dict[str, Any] = {
@@ -314,3 +314,22 @@ def test_constraints_are_checked_once_the_fields_are_right() -> None:
         if f.startswith("constraints")
     )
     assert problems(constraints=["x" * 1001])[0][0] == "constraints #1"
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("qsmk", "e.g. qsmk == '1'"),
+        ("`my col`", "e.g. `my col` == 'b'"),
+        ("qsmk == 1", "write '1'"),
+        ("qsmk == 7", "text stands in quotes"),
+        ("age", "e.g. age >= 18"),
+    ],
+)
+def test_a_hint_writes_the_comparison_that_is_meant(text: str, hint: str) -> None:
+    columns = {
+        "qsmk": Categorical(type="categorical", categories=("0", "1")),
+        "my col": Categorical(type="categorical", categories=("a", "b")),
+        "age": Integer(type="integer", lower=0, upper=99),
+    }
+    assert hint in str(parse(text, columns)[1][0].hint)

@@ -273,9 +273,11 @@ class _Reader:
                 return self._chain(node)
             case ast.Name() if getattr(self.columns.get(self.source.name(node)), "truth", False):
                 return comparison(operator.eq, self.operand(node).value, lambda values: 1.0)
-        self.operand(node)
+        found, example = self.operand(node), "age >= 18"
+        if found.name and found.categories:
+            example = f"{quoted(found.name)} == {found.categories[-1]!r}"
         message = "is a value where something true or false is needed"
-        self.source.refuse(node, message, "compare it with something, e.g. age >= 18")
+        self.source.refuse(node, message, f"compare it with something, e.g. {example}")
 
     def _negation(self, read: Callable[[], Truth]) -> Truth:
         """What `read` reads must not hold."""
@@ -340,7 +342,10 @@ class _Reader:
         left, right = self._resolved(where, left, right), self._resolved(where, right, left)
         if left.kind != right.kind:
             message = f"cannot compare {described(left)} with {described(right)}"
-            self.source.refuse(where, message, "text stands in quotes, numbers without")
+            text = str(where.value) if isinstance(where, ast.Constant) else ""
+            texts = {*(left.categories or ()), *(right.categories or ())}
+            hint = "text stands in quotes, numbers without"
+            self.source.refuse(where, message, f"write {text!r}" if text in texts else hint)
         if left.kind == "text":
             if left.categories != right.categories:
                 self.source.refuse(
