@@ -36,7 +36,8 @@ CAUSAL = ("given", "validate")  # modes whose declared arrows say what to adjust
 def each(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """What is wrong with single estimands."""
     for i, estimand in enumerate(spec.estimands):
-        yield from PROBLEMS[estimand.kind](spec, ("estimands", i), estimand)
+        if check := PROBLEMS.get(estimand.kind):
+            yield from check(spec, ("estimands", i), estimand)
 
 
 def _table(spec: ReleaseSpec, where: Loc, estimand: TableEstimand) -> Iterator[SpecMistake]:

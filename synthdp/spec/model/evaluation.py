@@ -263,12 +263,12 @@ class PaidEstimand(Model):
     @property
     def table(self) -> tuple[str, ...]:
         """The columns whose levels are counted; none where values of rows are added up."""
-        return getattr(self, "columns", ())
+        return ()
 
     @property
     def question(self) -> str | None:
         """The same as a question of `synthdp answer`, where it is one."""
-        return getattr(self, "ask", None)
+        return None
 
     @property
     def by(self) -> tuple[str, ...]:
@@ -293,6 +293,10 @@ class AskedEstimand(PaidEstimand):
         "of a mean: where its numbers end; default: the column's bounds", [0, 30], default=None
     )
 
+    @property
+    def question(self) -> str:
+        return self.ask
+
 
 class TableEstimand(PaidEstimand):
     """A contingency table of several columns, in all their levels.
@@ -304,6 +308,10 @@ class TableEstimand(PaidEstimand):
     columns: Annotated[Names, Field(min_length=2, max_length=6)] = key(
         "its columns, of at most 100,000 cells together", ["hlthp", "idp", "hlthg"]
     )
+
+    @property
+    def table(self) -> tuple[str, ...]:
+        return self.columns
 
 
 class EffectEstimand(PaidEstimand, Effect):
