@@ -22,11 +22,11 @@ MOST = {
     "modules that tests import by name": 222,
     "loose modules": 5,
     "rooms": 18,
-    "arrows between rooms": 108,
+    "arrows between rooms": 107,
     "layers of the import contract": 15,
 }
 """Each may only fall: who makes one smaller writes the new figure here."""
-MOST_ENTERED = 197  # files of which a release of the clinic runs a function
+MOST_ENTERED = 194  # files of which a release of the clinic runs a function
 
 
 def test_no_measure_of_the_house_grows_back() -> None:
