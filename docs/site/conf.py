@@ -22,7 +22,7 @@ NAVIGATION = {
     "Start": "quickstart commands python",
     "Hold a table": "steward running publishing guides/epsilon guides/graphs guides/size"
     " guides/several-rows guides/gates guides/pipelines reference/spec",
-    "Judge a release": "reviewer privacy-model threat-model known-limits advisories symbols",
+    "Judge a release": "reviewer privacy-model threat-model known-limits advisories papers symbols",
     "Use a bundle": "consumer inference gallery people-in-the-data",
     "Evidence": "benchmarks benchmarks/tables benchmarks/graphs benchmarks/answers"
     " benchmarks/speed dashboard",
