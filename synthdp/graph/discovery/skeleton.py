@@ -24,6 +24,7 @@ from synthdp.privacy.private import Released
 from synthdp.spec.model import Graph
 
 KnownTables = Released[tuple[NoisyTable, ...]] | None
+"""Tables that were paid for before a search, if there are any."""
 CiTest = Callable[[int, Sequence[Query]], Sequence[Answer]]
 """Answers a batch of queries of one order (size of the conditioning set)."""
 Test = tuple[tuple[str, ...], Answer]
@@ -180,7 +181,7 @@ class Algorithm:
     `rows` is the declared number of rows that a fit is expected to see.
     `search(releaser, settings, domain, known)` releases some of it under the purposes
     "graph: <name>". It returns the graph, released unless it cost nothing. Whatever the rows are,
-    it releases nothing else. `known` are tables that were paid for before, if there are any.
+    it releases nothing else. The margins of `known` tables sharpen its tests.
     """
 
     spends: Callable[[Graph, Domain, float], Mapping[str, MechanismFactory]]
