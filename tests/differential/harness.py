@@ -56,8 +56,8 @@ SCRATCH = re.compile(r"synthdp-[a-z0-9_]{8}")  # a folder of tempfile, named by 
 COMMANDS = cache(typer.main.get_command)  # made of all options anew each time, which takes long
 PLANS: dict[str, Any] = {}  # by spec: each is made before a row is read
 SAID = ("exit", "raised", "printed", "logged", "warned", "facts")  # told before files are
-REFUSALS = re.compile(  # of a table, which known-limits.md names; nothing is spent by then
-    r"DataError: (the table has no rows"
+REFUSALS = (  # of a table, which known-limits.md names; nothing is spent by then
+    r"(the table has no rows"
     r"|a text is longer than 65,536 bytes"
     r"|column 'person' \(the privacy unit\) has missing ids"
     r"|values outside the declared domain in columns? '\w+'(, '\w+')*)\n  hint: [^\n]*\n"
@@ -101,7 +101,12 @@ class Outcome:
         raised = self.shown.get("raised", b"").decode()
         left = any(name.startswith("file out/") for name in self.shown)
         unspent = "notes: ['budget: nothing was spent']" in raised
-        return bool(REFUSALS.match(raised)) and self.ended == "exit 5" and unspent and not left
+        return (
+            bool(re.match(f"DataError: {REFUSALS}", raised))
+            and self.ended == "exit 5"
+            and unspent
+            and not left
+        )
 
 
 class _Taped:
@@ -316,13 +321,19 @@ def differences(first: Outcome, second: Outcome) -> list[str]:
     """What differs, a line each, with the place of the first byte that does.
 
     That one of two tables is refused may be known: `known-limits.md` says of which. The other one
-    must be released, or end with an error that is the user's to mend.
+    must be released, or end with an error that is the user's to mend. Where both are, each is told
+    its own reason and columns, and all else is the same.
     """
     if first.refused != second.refused and "exit 1" not in (first.ended, second.ended):
         return []
-    found, names = [], first.shown.keys() | second.shown.keys()
+    texts = first.shown, second.shown
+    if first.refused and second.refused:
+        texts = tuple({k: v for k, v in t.items() if k != "raised"} for t in texts)
+        for text in texts:
+            text["printed"] = re.sub(REFUSALS.encode(), b"refused\n", text["printed"])
+    found, names = [], texts[0].keys() | texts[1].keys()
     for name in sorted(names, key=lambda n: (n not in SAID, n)):
-        one, other = first.shown.get(name), second.shown.get(name)
+        one, other = (text.get(name) for text in texts)
         if one == other:
             continue
         if one is None or other is None:

@@ -97,6 +97,17 @@ def test_a_planted_leak_is_seen(
     figure("planted leaks past the mechanisms that show in the bytes", 1, 1)
 
 
+def test_of_two_tables_that_are_refused_each_is_told_its_own_columns(
+    refusing: tuple[Base, pd.DataFrame],
+) -> None:
+    found, table = refusing
+    first, second = (found.replay(with_row(table, kind)) for kind in ("misfits", "empty"))
+    assert first.refused and second.refused and first.shown["raised"] != second.shown["raised"]
+    assert differences(first, second) == []
+    second.shown["printed"] += b"7 rows"
+    assert differences(first, second)
+
+
 @pytest.mark.parametrize("name", REFUSALS)
 def test_a_refusal_that_tells_more_is_seen(
     refusing: tuple[Base, pd.DataFrame], name: str, monkeypatch: pytest.MonkeyPatch

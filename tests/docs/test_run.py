@@ -307,10 +307,10 @@ def main_prints(reader: Reader, arguments: list[str]) -> str:
 class CtrlC:
     """A display that presses Ctrl-C when sampling begins."""
 
-    def start(self, title: str) -> Callable[[int, int], None]:
+    def start(self, title: str) -> Callable[[int, int, str], None]:
         if title == "sample":
             raise KeyboardInterrupt
-        return lambda done, total: None
+        return lambda done, total, what: None
 
     def warn(self, text: str) -> None:
         """Nothing to show."""
