@@ -1,4 +1,6 @@
-"""The checks of what a bundle publishes beside its graph: table, noisy counts, model."""
+"""The checks of what a bundle publishes: table, noisy counts and model; that of the graph is in
+`rewritten`.
+"""
 
 from __future__ import annotations
 
