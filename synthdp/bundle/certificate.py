@@ -28,7 +28,6 @@ from synthdp.spec.model import DomainFrom, Gate, Model, ReleaseSpec, derived_of
 
 # Raise it whenever facts or wording change: `verify` compares texts of the same format only.
 FORMAT = 16
-GROUP_SIZES = (1, 2, 3, 5, 10)
 
 
 class Charge(Spend):
@@ -239,8 +238,7 @@ def guaranteed_epsilon(planned: Iterable[Spend], spec: ReleaseSpec) -> float:
     planned events bounds it, in whatever order released values choose them: whichever comes first,
     its event and the product of the others', which by induction bounds what follows, bound both
     together (`accounting.compose`). What the true run gives out, including which charges it made,
-    is a function of what the
-    longer one does: post-processing, under the same bound.
+    is a function of what the longer one does: post-processing, under the same bound.
 
     The charges of one outcome do not bound it. Let the first release a bit, and the second follow
     only where it is 1: an outcome with bit 0 has the first charge alone, and outcomes with bit 1,

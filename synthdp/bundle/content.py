@@ -1,7 +1,8 @@
-"""What a bundle is, and what may enter it: values that are `Released`, with receipts of charges in
-the ledger.
+"""What may enter a bundle (`BundleContent`), what one states (`Bundle`), and its folder, which is
+written whole or not at all.
 
-The check is by type. It runs before the first byte is written.
+Values from rows must be `Released`, with receipts of charges in the ledger. The check is by type.
+It runs before the first byte is written.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ class BundleContent:
     plan, with what the run did not need: its spends, and units in a group -> epsilon at the spec's
     delta. `synthetic` has the spec's columns and number of rows. `validation` is what released
     tables say of a given graph. `audit` was made without real rows. `scores` are there exactly
-    where the spec has them charged.
+    where the spec has them charged, and `estimands`, the content of their file, where it names
+    some.
     """
 
     spec: ReleaseSpec

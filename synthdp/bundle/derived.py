@@ -1,4 +1,4 @@
-"""What a bundle is, and every file of it that is a function of its other files.
+"""Every file of a bundle by its name, and each that is a function of the others.
 
 Spec, ledger, certificate, profile, graph, noisy counts, estimands, model and rows are primary: no
 other file tells them. `DERIVED` has the rest. `write` writes what the table says, and `verify`

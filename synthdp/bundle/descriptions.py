@@ -1,6 +1,7 @@
-"""`DATACARD.md`: what the synthetic table is, how it was made, and what it is good for.
+"""What describes a release in its bundle: `DATACARD.md`, `README.md` and the public `spec.yaml`.
 
-The headings follow the Data Cards Playbook [Pushkarna, Zaldivar and Kjartansson, "Data Cards",
+The data card says what the synthetic table is, how it was made, and what it is good for. Its
+headings follow the Data Cards Playbook [Pushkarna, Zaldivar and Kjartansson, "Data Cards",
 arXiv:2204.01075v1, section 3], as far as spec, graph and certificate know the answers. The card is
 a function of those, of the noisy tables and of the synthetic rows, so that `verify` can write it
 again.

@@ -1,4 +1,4 @@
-"""`marginals.json`: the noisy tables of a bundle, written and read."""
+"""The noisy tables and sums of a bundle, written and read: `marginals.json`, `estimands.json`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The synthetic table as CSV, and its Frictionless Data Package (version 2) description.
+"""The synthetic table as CSV and as Parquet, and its descriptions: a Frictionless Data Package
+(version 2), and Croissant.
 
 Types, bounds and categories come from the spec alone.
 """

@@ -9,7 +9,7 @@ A set Z is valid for the effect of T on Y in a DAG with unseen causes if and onl
 causes Shpitser, VanderWeele, Robins, UAI 2010]. An unseen common cause is a node of its own, that
 no set may have.
 
-Where the graph stands for several DAGs (`adjustment.py`), a set is used if it is valid in each.
+Where the graph stands for several DAGs (each is a `Reading`), a set is used if it is valid in each.
 Where no set is, each of them has its own.
 """
 

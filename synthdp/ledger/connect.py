@@ -1,7 +1,6 @@
 """The ledger that a spec names, and what it would allow, before anything is reserved.
 
-What finding a dataset's domain in its rows has cost, and whether a spec says so.
-
+What finding a dataset's domain in its rows has cost is asked here too (`check_domain_from`).
 `synthdp init --private` finds types, bounds and categories in the rows. A release of the draft
 spends beside that, and its certificate states the sum, by `dataset.domain_from`. So the ledger is
 asked: every search of the dataset counts, whichever draft came of it, since all were seen.
@@ -24,12 +23,11 @@ from synthdp.spec.addresses import default_ledger, from_folder, home, ledger_add
 from synthdp.spec.model import IdUnit, PrivacyUnit, ReleaseSpec
 
 if TYPE_CHECKING:
+    # its database's library takes long to import, and a plan without a ledger needs none
     from synthdp.ledger.ledger import Ledger
 
 
 LONGEST_NAME = 200  # characters of the steward's
-
-# its database's library takes long to import, and a plan where there is no ledger yet needs none
 
 
 def open_ledger(spec: ReleaseSpec, spec_path: Path, *, resumed: bool = False) -> Ledger:

@@ -6,10 +6,9 @@ Rows cut off at the end leave a shorter chain that is sound in itself. They are 
 the ledger with a bundle that was published from it (`missing`), since a bundle carries its run's
 entries.
 
-What a dataset has spent, what it may spend, and whether a reservation fits.
-
-This is the filter of the proof in `ledger.ledger`, apart from the database: a plan where there is
-no ledger yet need not import the database's library.
+`Balance` is what a dataset has spent and may spend, and `check_first` whether a reservation fits:
+the filter of the proof in `ledger.ledger`. It stands here, apart from the database, so that a plan
+where there is no ledger yet need not import the database's library.
 """
 
 from __future__ import annotations

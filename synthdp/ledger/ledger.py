@@ -40,7 +40,7 @@ What the proof needs. One neighbour relation for all runs of a dataset: `reserve
 one. The steward answers for the privacy unit, which must stay the same (`synthdp budget` says where
 it did not). A cap that is fixed beforehand: one that is raised in the light of results bounds
 nothing below its highest value. And since what is compared with the cap is a sum of decimal
-fractions, E and D hold up to the factor 1 + `balance.TOLERANCE`.
+fractions, E and D hold up to the factor 1 + `ledger.entries.TOLERANCE`.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@ not otherwise.
 
 Each value is written to a file that is named by purpose and digest, brought to the disk, and
 entered in the ledger as `kept`; only then is it used. A file whose digest the ledger does not hold
-was used by nobody and is passed over.
-A purpose whose kept file is missing or another is refused: its value was used, and may have been
-seen, so that a second look at the rows would go unpaid (`lease` has the proof).
+was used by nobody and is passed over. A purpose whose kept file is missing or another is refused:
+its value was used, and may have been seen, so that a second look at the rows would go unpaid
+(`ledger.ledger.Lease` has the proof).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ model, which protect nothing. Noise on planned tables of units of one row, and o
 search, is OpenDP's: an exact integer sampler [Canonne, Kamath, Steinke, "The Discrete Gaussian for
 Differential Privacy", arXiv:2004.00010v4, Algorithm 3] that draws from the operating system itself
 and never rounds a real number. The order of very many noisy scores has a sampler of its own
-(`gumbel_order`).
+(`largest`).
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class Streams:
         return int(_max_measurement(_checked(scale))(scores.tolist()))
 
     def noisy_top(self, scores: Integers, *, scale: float, count: int) -> Integers:
-        """From the noise stream, with as many bits as the order takes (`gumbel_order`)."""
+        """From the noise stream, with as many bits as the order takes (`largest`)."""
         return largest(scores, scale=_checked(scale), count=count, generator=self.noise)
 
     def kept_counts(

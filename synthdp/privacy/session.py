@@ -8,15 +8,15 @@ look in one pass. `inspect(fn, reason=...)` computes on real rows without noise 
 A run's journal keeps each released value, so that a run that was killed goes on without looking
 twice: a purpose that was charged and kept is read back; one that was charged and not kept was used
 by nobody and runs again under the same charge. The ledger says what was kept, and which process
-holds the run (`lease`), so that a copy of the run's folder, or an older one, gives no second look.
-After the run has settled its values may be public, so that then only the journal answers.
+holds the run (`ledger.ledger.Lease`), so that a copy of the run's folder, or an older one, gives no
+second look. After the run has settled its values may be public, so that then only the journal
+answers.
 
-Several mechanisms that look at a table in one pass over its rows.
-
-An engine reads its table anew for each question. What planned tables and sums will ask is known
-before: it is asked together, once, and each mechanism then finds its own answer in a table that
-knows nothing else. So each of them adds the noise and states the event that it has alone, and is
-charged by itself; what is joined is the exact sums before any noise, which do not leave the kernel.
+An engine reads its table anew for each question. So `release_together` lets several mechanisms look
+in one pass. What planned tables and sums will ask is known before: it is asked together, once, and
+each mechanism then finds its own answer in a table that knows nothing else. So each of them adds
+the noise and states the event that it has alone, and is charged by itself; what is joined is the
+exact sums before any noise, which do not leave the kernel.
 """
 
 from __future__ import annotations

@@ -1,19 +1,17 @@
 """A table of rows, as mechanisms get it. Rows come from `source`, sealed; only the kernel opens
 them.
 
-Exact counts of many tables in one pass over the rows, block by block.
-
+Counting (`count_tables`): exact counts of many tables in one pass over the rows, block by block.
 Tables of neighbouring columns are counted together: one joint table of their columns is counted,
 and each is its sum over the other columns. These are whole numbers, so that the sums are the same
 counts, to the last row. Two blocks of eight columns of two levels have 64 pairs, and one joint
 table of 65,536 cells counts them all. Memory is that of the joint tables and of one block of rows.
 Exact counts never leave the kernel: mechanisms add noise to them.
 
-Sums over rows of vectors of whole numbers: what moments and the sums of estimands are made of.
-
-What a row adds is computed of its own levels and numbers alone, and is whole. So the sum over a
-table is that over its blocks, whichever they are and in whatever order: in memory, or where an
-engine has the rows (`privacy.readers.engines`).
+Adding (`added`): sums over rows of vectors of whole numbers, which moments and the sums of
+estimands are made of. What a row adds is computed of its own levels and numbers alone, and is
+whole. So the sum over a table is that over its blocks, whichever they are and in whatever order: in
+memory, or where an engine has the rows (`privacy.engines`).
 """
 
 from __future__ import annotations
@@ -79,7 +77,7 @@ class Table:
 
         Each has an axis for each of its columns, of that column's groups of levels. Exact counts
         never leave the kernel. A table whose rows lie elsewhere counts them there
-        (`privacy.readers.engines`).
+        (`privacy.engines`).
         """
         codes = self.fit_codes
         return count_tables(

@@ -135,7 +135,8 @@ def simulated_figures(audit: AuditRecord | None) -> dict[str, Figure]:
 
 
 def attack_figures(attacks: Sequence[DeclaredAttack], *, prefix: str) -> dict[str, Figure]:
-    """The figures of `spec.ATTACK_FIGURES`, each of the declared attack with the largest value.
+    """The figures of `spec.model.evaluation.ATTACK_FIGURES`, each of the declared attack with the
+    largest value.
 
     A figure that so few models cannot show is left out.
     """

@@ -1,4 +1,6 @@
-"""One run of `synthdp`: what is public about it, and its outcome."""
+"""One run of `synthdp`: what is public about it, its outcome, how its spec may be amended, and its
+synthetic table, drawn and scored.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """A release on simulated rows: what answers and the synthetic table would be like.
 
-The rows come from a random network over the declared columns and arrows (`audit.simulate`): no real
-row is read, no ledger is opened, nothing is written. They take the whole road of a release with
-noise as it will be, except constraints, which random rows seldom fulfil.
+The rows come from a random network over the declared columns and arrows
+(`audit.plan.simulated_twin`): no real row is read, no ledger is opened, nothing is written. They
+take the whole road of a release with noise as it will be, except constraints, which random rows
+seldom fulfil.
 """
 
 from __future__ import annotations

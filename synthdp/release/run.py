@@ -1,8 +1,9 @@
 """The road of a release: plan, read, reserve, train, sample, publish, judge, record.
 
-`carry_out` reads like the README; each stage is one call. Nothing is spent before everything that
-can be checked without rows has been checked, and the rows fit the spec. Between the last charge and
-the bundle stands nothing that looks at rows, unless a gate is on such a figure.
+`release` plans, `resume` finds the plan of a run again, and both go on in `carry_out`, of which
+each stage is one call. Nothing is spent before everything that can be checked without rows has been
+checked, and the rows fit the spec. Between the last charge and the bundle stands nothing that looks
+at rows, unless a gate is on such a figure.
 """
 
 from __future__ import annotations

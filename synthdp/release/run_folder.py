@@ -70,7 +70,7 @@ class RunFolder:
 
     @property
     def shadows(self) -> Path:
-        """Coins and shadow models of the attack while it runs (see `attack_folder`)."""
+        """Coins and shadow models of the attack while it runs (`audit.folder`)."""
         return self.journal / "shadows"
 
     @property

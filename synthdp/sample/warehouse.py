@@ -55,7 +55,7 @@ def write_table(
     Args:
         bundle: the bundle's folder.
         address: an SQLAlchemy URL.
-        name: the table, or `schema.table`.
+        name: the table, or SCHEMA.TABLE.
         replace: drop a table of this name that an earlier export wrote, and no other.
         key: the file of the publisher's public key; only what it signed is written.
 

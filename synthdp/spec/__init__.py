@@ -1,1 +1,1 @@
-"""The YAML contract (`models`) and its loader (`load`)."""
+"""The YAML contract (`model`) and its loader (`load`)."""

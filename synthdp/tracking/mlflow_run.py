@@ -2,12 +2,11 @@
 
 What MLflow gets. As parameters, tags and text: settings from the spec. As a dataset: the names and
 types of its columns. As metrics, of four digits: what was released, and figures of the internal
-report on how near, how useful and how well attacked the table is (`gates.METRICS` and the like). As
-files: the internal report, and the bundle's but for its rows. As a registered model: that of a
-bundle whose gates passed (`store.register`).
-Never rows, and no count of real rows as a value of its own: no number of rows, of misfits or of
-what was clamped, no minimum or maximum, no digest of content. Only what callers pass here is
-logged, nothing automatic.
+report on how near, how useful and how well attacked the table is (the metrics that gates know, and
+the like). As files: the internal report, and the bundle's but for its rows. As a registered model:
+that of a bundle whose gates passed (`store.register`). Never rows, and no count of real rows as a
+value of its own: no number of rows, of misfits or of what was clamped, no minimum or maximum, no
+digest of content. Only what callers pass here is logged, nothing automatic.
 
 Tracking is never worth a release: once a run has paid, a failure of tracking is kept as a warning,
 the release goes on, and `synthdp track OUT` logs later what is recorded (`log_later`).

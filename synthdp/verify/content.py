@@ -1,4 +1,6 @@
-"""The checks of what a bundle publishes beside its graph: table, noisy counts, model."""
+"""The checks of what a bundle publishes: table, noisy counts and model; that of the graph is in
+`rewritten`.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ from synthdp.model.constraints import Constraints
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.events.kinds import event_from_json, kind_of
 from synthdp.privacy.noise import fresh_generator
-from synthdp.privacy.plan import SCORES
+from synthdp.privacy.plan import SERVES, TABLE_USES
 from synthdp.verify.reader import Check, Reader
 from synthdp.verify.rewritten import check_graph
 
@@ -173,7 +175,7 @@ def _check_marginals(reader: Reader) -> Iterator[str]:
     paid = sum(
         kind_of(event_from_json(e.body["event"])).table_precision
         for e in reader.charges
-        if e.body["purpose"] != SCORES
+        if {*TABLE_USES} <= {*SERVES.get(e.body["purpose"], TABLE_USES)}  # those of a graph, too
     )
     if precision > paid * (1 + 1e-9):
         yield "marginals.json: claims less noise than the ledger's charges paid for"

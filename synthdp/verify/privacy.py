@@ -10,7 +10,6 @@ from typing import Any
 
 from synthdp.bundle.certificate import (
     FORMAT,
-    GROUP_SIZES,
     Certificate,
     amended_of,
     certify,
@@ -26,7 +25,7 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.ledger.entries import GENESIS, Entry
 from synthdp.privacy import accounting
 from synthdp.privacy.events.kinds import kind_of
-from synthdp.privacy.plan import Spend
+from synthdp.privacy.plan import GROUP_SIZES, Spend
 from synthdp.privacy.private import Receipt
 from synthdp.spec.amendment import CHANGEABLE
 from synthdp.spec.load.loader import parse_spec

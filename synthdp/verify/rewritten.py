@@ -1,4 +1,6 @@
-"""The checks of the files that explain a certificate: each is written again and compared."""
+"""The checks that write again what follows from the rest of a bundle, and compare: texts, pictures,
+the table's other forms, scores, and figures of estimands; and the check of the graph.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The check that the table comes from the model.
+"""The checks that the table comes from the model, and that the noisy tables have their noise.
 
-Its pairs of columns are compared with rows drawn from the released weights.
+The table's pairs of columns are compared with rows drawn from the released weights.
 
 What it shows: rows that did not come out of this model, where two columns go together otherwise
 than there. What it cannot show: a forger whose table agrees with the model in all pairs, as a table

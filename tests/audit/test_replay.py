@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from synthdp.audit.mechanisms.calls import Call, CoinCall, NoiseCall, Pair, neighbours
-from synthdp.audit.mechanisms.planned import BATCH, no_ticks, replay_plan
+from synthdp.audit.mechanisms.planned import BATCH, no_ticks, replay_plan, runnable
 from synthdp.audit.mechanisms.replay import replay
 from synthdp.audit.mechanisms.verdict import judge
 from synthdp.data.domain import ColumnDomain, Domain, level_features
@@ -31,6 +31,7 @@ from synthdp.privacy.events.gaussian import unit_sampled_gaussian
 from synthdp.privacy.events.kernel import DiscreteGaussianDpEvent
 from synthdp.privacy.mechanisms.anm import ChosenOrientations, OrientationBudget
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, ChosenMarginals, NoisyMarginals
+from synthdp.privacy.mechanisms.mechanism import Prepaid
 from synthdp.privacy.plan import ReleasePlan
 from tests.audit.mechanism_examples import EXAMPLES, mechanism_classes, unregistered
 from tests.builders import dp_sgd
@@ -144,6 +145,16 @@ def test_pairs_that_are_chosen_together_move_no_further_than_is_charged() -> Non
 def test_a_mechanism_without_an_example_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(EXAMPLES, NoisyMarginals)
     assert unregistered() == {NoisyMarginals}
+
+
+def test_an_audit_of_a_plan_chooses_for_every_budget(domain: Domain) -> None:
+    """A budget alone cannot run: the audit would end there."""
+    every = [m for kind in EXAMPLES.values() for own in (domain, numbers()) for m in kind(own)]
+    budgets = {type(m): m.budget for m in every if isinstance(m, Prepaid)}
+    assert budgets.keys() == {kind for kind in mechanism_classes() if issubclass(kind, Prepaid)}
+    for kind, budget in budgets.items():
+        found = runnable(budget, getattr(budget, "domain", domain), vae)
+        assert {type(m) for m in found} == {kind}
 
 
 @pytest.mark.check

@@ -11,9 +11,13 @@ from typing import Any
 import pytest
 
 from synthdp.bundle.content import sha256
-from synthdp.ledger.entries import entry_hash
+from synthdp.ledger.entries import Entry, entry_hash
+from synthdp.privacy.plan import MEASURE, PAIRS, SERVES, estimand_purpose, graph_purpose
 from synthdp.spec.model import Gate
+from synthdp.verify.content import CONTENT_CHECKS
+from synthdp.verify.reader import Reader
 from synthdp.verify.rewritten import _holds
+from tests.builders import build_spec
 from tests.bundle.conftest import edit_json, problems
 
 CERTIFICATE, LEDGER = "privacy/certificate.json", "privacy/ledger.json"
@@ -146,3 +150,20 @@ def test_a_gate_on_a_published_score_is_held_against_it_again(
     bound: dict[str, float], value: float, held: bool
 ) -> None:
     assert _holds(Gate(metric="tstr_accuracy_dp", **bound), value) == held  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("purpose", [*SERVES, graph_purpose("pairs"), estimand_purpose("1")])
+def test_only_charges_for_tables_pay_for_the_precision_of_tables(
+    tmp_path: Path, purpose: str
+) -> None:
+    """Counts of anything else have the same event, and would allow tables of less noise."""
+    columns = {"sex": {"type": "categorical", "categories": ["female", "male"]}}
+    tables = [{"columns": ["sex"], "shape": [2], "sigma": 2.0, "counts": [10, 12]}]
+    (tmp_path / "marginals.json").write_text(json.dumps({"tables": tables}))
+    event = {"event": "discrete_gaussian", "sigma": 2.0, "sensitivity": 1}
+    body = {"purpose": purpose, "mechanism": "counts", "event": event}
+    charge = Entry(1, "people", "run", "charge", body, "2026-01-01", "", "")
+    reader = Reader(tmp_path, parsed=build_spec(columns), entries=[charge])
+    found = list(CONTENT_CHECKS["noisy counts"][1](reader))
+    pays = purpose in (MEASURE, PAIRS) or purpose not in SERVES
+    assert (not found) == pays, found

@@ -16,8 +16,23 @@ from synthdp.bundle.descriptions import public_spec, spec_yaml
 from synthdp.data.domain import Domain
 from synthdp.privacy.calibration import make_plan
 from synthdp.spec.load.loader import parse_spec
-from synthdp.spec.model import Integer, Number, ReleaseSpec, SynthesizerSettings, rules
-from synthdp.spec.model.rules import FINE_SHARES, PREDICT_SHARES, batch, fine_bins, fine_edges
+from synthdp.spec.model import (
+    Integer,
+    Number,
+    Privacy,
+    ReleaseSpec,
+    Shares,
+    SynthesizerSettings,
+    rules,
+)
+from synthdp.spec.model.rules import (
+    ESTIMANDS_SHARE,
+    FINE_SHARES,
+    PREDICT_SHARES,
+    batch,
+    fine_bins,
+    fine_edges,
+)
 from tests.builders import build_spec, skeleton
 
 ROWS = """\
@@ -221,6 +236,14 @@ def test_other_models_keep_the_usual_bins(mode: str, privacy: dict[str, Any]) ->
     """Training sees levels, so that it has no groups."""
     spec = loose(mode, **privacy)
     assert Domain.from_spec(spec.columns)["price"].levels == 32
+
+
+def test_the_contract_tells_the_shares_that_mode_predict_gets() -> None:
+    told = str(Privacy.model_fields["shares"].description)
+    for shares in (PREDICT_SHARES, FINE_SHARES):
+        parts = f"measure {shares.measure:g}, graph {shares.graph:g}, train {shares.train:g}"
+        assert parts in told
+    assert f"; {ESTIMANDS_SHARE:g} where" in str(Shares.model_fields["estimands"].description)
 
 
 def test_told_bins_are_kept_and_so_are_the_shares_that_go_with_them() -> None:

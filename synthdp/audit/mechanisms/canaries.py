@@ -3,8 +3,8 @@
 Each canary is a row whose clipped gradient has exactly the clipping norm, along a direction that no
 other row uses (`directions`). The canaries are added to whatever other rows are trained on. The
 adversary sees the noisy gradients and scores every canary by its likelihood ratio. It guesses "in"
-for the best scores and "out" for the worst, and abstains on the others. `one_run` gives the
-conclusion from the number of right guesses.
+for the best scores and "out" for the worst, and abstains on the others. `epsilon_lower_bound` and
+`curve_allows` draw the conclusion from the number of right guesses.
 
 The number of guesses is chosen beforehand, on simulated canaries. Two statements are made, each
 wrong with probability at most 2.5%: the (epsilon, delta) bound, and the p-value under the claimed

@@ -1,8 +1,8 @@
 """DP-SGD in the worst case: a row's clipped gradient is the clipping norm along one direction.
 
-`DirectionLoss` is an ordinary module for `dpsgd.Training`. Hooks, clipping, noise, batches and
-optimizer are those of a release. A row's loss is linear in one weight, with a slope far above the
-clipping norm. Its clipped gradient is therefore +clip or -clip along that weight, whatever the
+`DirectionLoss` is an ordinary module for `dpsgd.training.Training`. Hooks, clipping, noise, batches
+and optimizer are those of a release. A row's loss is linear in one weight, with a slope far above
+the clipping norm. Its clipped gradient is therefore +clip or -clip along that weight, whatever the
 weights are. The adversary sees what the optimizer is given at every step: the noisy gradient. Along
 one direction that is a Gaussian around the number of its rows in the batch. The log likelihood
 ratio is therefore a sum over steps of the logarithm of a mixture.

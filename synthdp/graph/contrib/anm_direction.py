@@ -148,7 +148,7 @@ def _log_spreads(tables: Floats) -> float:
 def orientation_spends(
     domain: Domain, pair: Pair, *, scores: tuple[Score, ...] = ("table",)
 ) -> Mapping[str, MechanismFactory]:
-    """The planned spend to orient one pair alone, for `privacy.plan.make_search_plan`.
+    """The planned spend to orient one pair alone, for `privacy.calibration.make_search_plan`.
 
     Raises:
         SynthdpError: a column is neither a number nor an instant, or the pair is one column.

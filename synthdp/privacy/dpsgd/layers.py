@@ -22,18 +22,15 @@ divides by it makes it good. (The widest layers that a spec allows, 4,096 units 
 are beyond that; there it is estimated, below 2e-4 of the clipping norm.) A norm that overflows
 leaves its example out.
 
-The formulas take leading dimensions too, `[..., batch, ...]`: `stacked_layers` has the weights of
-many models in one layer, `[model, ...]`, and the same norms and sums hold for each of them.
+The formulas take leading dimensions too, `[..., batch, ...]`: `batched` has the weights of many
+models in one layer, `[model, ...]`, and the same norms and sums hold for each of them.
 
-What DP-SGD needs of a layer, and how the sum of its clipped gradients is taken.
-
+`ClippedLayer` is what DP-SGD needs of a layer, and how the sum of its clipped gradients is taken.
 Trusted, because a sum must not depend on one example by more than the clipping norm, however
 numbers are rounded: `stable_sum` proves by how much rounding may add to it.
 
-Features of a column's levels, which are public, as layers take them: what the proofs of `layers`
-and `clipped_layer` ask of them.
-
-Sums and products that the layers' gradients are made of.
+Features of a column's levels are public; `check_features` and `check_kept` hold them to what the
+proofs ask.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Apart from `dpsgd`, so that a plan can be made without importing torch.
 Secret sample [derived here]. Where `DpSgd.sample` is below 1, all steps draw their batches from one
 sample of the units, by coins that are drawn once, are in memory alone and are told to nobody. The
 steps are those of `training`, on a table that is the sample, and any table may be it: their proof
-holds for each. `amplification` has the proof of what the sample gains. The coupling of two runs
+holds for each. `secret_sample_pld` has the proof of what the sample gains. The coupling of two runs
 puts the same others into both samples. Over both kinds of coins a row is in a batch as if it were
 drawn from all rows at the product of the rates, so chunks have the same room. Nothing that leaves a
 training depends on the sample but through the noisy sums: ticks count steps, shapes are public. It

@@ -1,7 +1,7 @@
 """What an engine is to the kernel: a table that can be counted and sampled, and cannot be seen.
 
 An engine answers: a survey (how many rows, what does not fit), exact counts of tables of levels,
-sums of what rows add (`mechanisms.adding`), and the levels of a secret sample. A row's levels and
+sums of what rows add (`table.Summands`), and the levels of a secret sample. A row's levels and
 numbers are those of `data.encoding.encode_column` in each of them. What it says goes where
 in-memory counts go: to the mechanisms, which add noise. A few rows with their values are drawn for
 the steward alone, who judges by them.
@@ -35,7 +35,7 @@ class Reading:
 
     `names` has the source's name of each column of the domain, and of `id_column`. A unit with ids
     has at most `max_rows` rows, chosen by `key`, and each unit is held out with chance `holdout` by
-    a coin under the key `coins` (`bounding`).
+    a coin under the key `coins` (`kept_rows`).
     """
 
     domain: Domain

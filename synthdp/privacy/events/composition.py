@@ -3,7 +3,7 @@
 The accounting library composes two at a time, in loops of Python. Here all of them are multiplied
 at once. What is left out is counted as lost, as there; the tests hold both against each other.
 
-Single losses on a grid: distributions of privacy loss that are known atom by atom.
+Single losses that are known atom by atom are put on the grid here, too (`on_grid`).
 """
 
 from __future__ import annotations

@@ -2,13 +2,12 @@
 
 Each class here holds one event of dp-accounting and gives it the methods of `EventKind`.
 
-The library's distributions of a Gaussian, on a sample too, and of a mixture of Gaussians, with
-all losses inverted together.
-
-The library inverts the loss, and puts it on a grid, by calls of Python for each point, which takes
-most of the time of a plan, and of an account with groups. Here all points are looked at together:
-for a mixture by the library's own sums and rounding, so that every number is the same to its last
-bit, and for a Gaussian by its formulas (`tests/privacy/test_mixture.py`).
+The library's distributions of a Gaussian, on a sample too, and of a mixture of Gaussians, are made
+here with all losses inverted together. The library inverts the loss, and puts it on a grid, by
+calls of Python for each point, which takes most of the time of a plan, and of an account with
+groups. Here all points are looked at together: for a mixture by the library's own sums and
+rounding, so that every number is the same to its last bit, and for a Gaussian by its formulas
+(`tests/privacy/test_mixture.py`).
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
-"""Events of this kernel: noise on counts, the sparse vector, and the noisy maximum.
+"""Events of this kernel: noise on counts, the sparse vector, the noisy maximum, keys that are told
+where their noisy counts reach a threshold, and Gaussian noise on sums.
 
 An event states public scales and sensitivities for units of so many rows, for adding or removing
 one unit; what it costs follows from them. All scales are those of noise on whole numbers. Replacing
-a unit removes one and adds one: twice what is pure, and for counts what is said there.
-
-The event of keys that are told where their noisy counts reach a threshold.
-
-The event of Gaussian noise on sums of which it is known how far a replaced unit moves them.
+a unit removes one and adds one: twice what is pure, and for counts and sums what is said there.
 """
 
 from __future__ import annotations

@@ -210,8 +210,8 @@ class SecretSampleDpEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[mis
     """`event` on a secret sample of the units, drawn once for all of it: each unit is in by its own
     coin of chance `rate`, with all its rows.
 
-    `amplification` has the proof for a unit added or removed, and for a group of `units`. No pair
-    is known here that dominates a replaced unit.
+    `secret_sample_pld` has the proof for a unit added or removed, and for a group of `units`. No
+    pair is known here that dominates a replaced unit.
     """
 
     rate: float

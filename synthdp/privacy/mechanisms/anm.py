@@ -28,7 +28,8 @@ them, and both regressions, the residuals and their dependence are post-processi
 
 Which way pairs of columns point: additive noise models of pairs that are chosen late.
 
-A pair is measured by a two-way table (`pair_table`), the default, or by dependence scores (`anm`).
+A pair is measured by a two-way table (`PairTable`), the default, or by dependence scores
+(`AdditiveNoiseScores`).
 """
 
 from __future__ import annotations

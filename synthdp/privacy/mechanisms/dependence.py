@@ -75,7 +75,7 @@ def _concordant_less_discordant(a: Floats, b: Floats) -> int:
 
 
 def hsic(a: Floats, b: Floats, kernel: KernelGrid) -> float:
-    """m sqrt(HSIC), of sensitivity `kernel.diameter` squared: proved by `data.basis.scatter`.
+    """m sqrt(HSIC), of sensitivity `KernelGrid.diameter` squared: proved by `data.basis.scatter`.
     Values in [-1, 1].
 
     With the paper's neighbours, one of m rows replaced, its square over (m - 1)^2 (HSIC itself)

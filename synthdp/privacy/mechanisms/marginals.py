@@ -1,7 +1,7 @@
 """Noisy marginals: counts of public tables plus Gaussian noise on whole numbers.
 
-Noise on tables of counts: drawn and charged from the same two fields, so that sampler and event
-cannot disagree.
+`CountNoise`, of any mechanism that counts, is drawn and charged from the same two fields, so that
+sampler and event cannot disagree.
 """
 
 from __future__ import annotations

@@ -126,9 +126,9 @@ class MomentMatrix:
     def bounded(self, functions: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Functions of norm at most `norm`, whole numbers in units of `GRID`, `[rows, terms]`.
 
-        [Derived here: a norm of at most `data.basis.MAX_TERMS` doubles is computed to a relative
-        error below 2^-40, less than the `ROUNDING` that is kept free; and cutting towards zero
-        makes no function larger.]
+        [Derived here: a norm of at most 1,024 doubles, as many as a `Basis` has, is computed to a
+        relative error below 2^-40, less than the `ROUNDING` that is kept free; and cutting towards
+        zero makes no function larger.]
         """
         size, bound = np.sqrt((functions**2).sum(1, keepdims=True)), self.norm * (1 - ROUNDING)
         scaled: npt.NDArray[np.float64] = np.trunc(

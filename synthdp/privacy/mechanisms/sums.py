@@ -1,11 +1,11 @@
-"""Rows of public strata: how many there are, the sum of a bounded number, and of its square.
+"""Sums over rows that estimands are made of: by public stratum, and of products.
 
-Shares, means and effects by strata are ratios of such sums. A row lies in one stratum at most, so
-that all strata together cost what one does.
+`StratumSums`: how many rows a stratum has, the sum of a bounded number, and of its square. Shares,
+means and effects by strata are ratios of such sums. A row lies in one stratum at most, so that all
+strata together cost what one does.
 
-Sums of products of bounded numbers and of indicators: what a linear regression is made of.
-
-A regression needs the second moments of its terms and its outcome. Many of these are the same sum
+`ProductSums`: sums of products of bounded numbers and of indicators, for linear regressions. A
+regression needs the second moments of its terms and its outcome. Many of these are the same sum
 (the square of an indicator is the indicator), and many are zero by themselves (two levels of one
 column). Each different sum is released once.
 """

@@ -1,25 +1,23 @@
-"""Tables in CSV and Parquet files, which may be damaged or made to do harm: opened as plain local
-files, within bounds.
+"""Tables in CSV and Parquet files, and DataFrames in their place.
+
+Files may be damaged or made to do harm: they are opened as plain local files, within bounds.
 
 Libraries that are given a path may take it for an address to fetch, a home folder to expand or an
 archive to unpack. Here a path is only ever the name of a regular file (or, for Parquet, of a folder
 of them); absolute paths and links are followed, since a steward names what a steward may read.
 Column names are looked at before any row.
 
-Levels of a Parquet table that is larger than memory, read batch by batch.
-
+A Parquet table that is larger than memory is read as levels, batch by batch (`encode_batches`).
 What stays in memory is one byte per value (two where a column has more than 256 levels) and one
 batch of rows; cleaned values are not kept, so that nothing can be judged on such a table. Every row
 is a unit of its own: bounding the rows of a unit needs all of its rows at once.
 
-Which columns of a source are read, and under which names: `drop` and `rename` of the spec.
+Which columns of a source are read, and under which names (`choice`: `drop` and `rename` of the
+spec), are facts of the spec and of the header, found without a row.
 
-Both are facts of the spec and of the header. Nothing here sees a row.
-
-A table given from Python: a pandas DataFrame that stands in for a file.
-
-The frame is sealed where it enters (`seal_dataframe`) and is opened by the kernel's reader alone.
-Its cells then take the same way as those of a file: one value at a time (`synthdp.data.encoding`).
+A pandas DataFrame that is given from Python is sealed where it enters (`seal_dataframe`) and is
+opened by the kernel's reader alone. Its cells then take the same way as those of a file: one value
+at a time (`synthdp.data.encoding`).
 
 The table is the frame as it was given, its dtypes included. A neighbouring table is a frame of the
 same dtypes with the rows of one unit more or less. So no dtype may follow from the rows: where

@@ -113,10 +113,10 @@ def _targets_alone(spec: ReleaseSpec) -> Iterator[str]:
     """Targets whose predictors are easily lost.
 
     A search without noisy tables predicts a target from the causes it finds, and nothing else;
-    `measured_pc` keeps undecided pairs (`graph.undecided`), and before it did, this cost .09 to .14
-    of the classifiers' AUC on two public tables. Mode none measures nothing of a label and another
-    column, unless the spec names the pair: on one public table all pairs with the label took the
-    AUC from .71 to .88.
+    `measured_pc` keeps undecided pairs (`graph.stage.with_predictive_arrows`), and before it did,
+    this cost .09 to .14 of the classifiers' AUC on two public tables. Mode none measures nothing of
+    a label and another column, unless the spec names the pair: on one public table all pairs with
+    the label took the AUC from .71 to .88.
     """
     graph, mode = spec.graph, spec.graph.mode
     known = {effect for edge in graph.edges for effect in edge.effects}

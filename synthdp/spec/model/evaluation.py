@@ -1,4 +1,7 @@
-"""`evaluation`, `attacks` (both for the steward only), `gates` and `estimands`."""
+"""`evaluation`, `attacks`, `gates` and `estimands`.
+
+The first two are for the steward only, but for headline scores that are paid for.
+"""
 
 from __future__ import annotations
 

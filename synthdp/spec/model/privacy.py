@@ -80,7 +80,8 @@ class Privacy(Model):
         default="add_remove",
     )
     shares: Shares = key(
-        "how the budget is split; default in mode predict: measure 0.2, graph 0.8, train 0",
+        "how the budget is split; default in mode predict: measure 0.2, graph 0.8, train 0; where a"
+        " range leaves out its bins: measure 0.4, graph 0.6, train 0",
         {"measure": 0.2, "graph": 0.2, "train": 0.6},
         default=Shares(),
     )
