@@ -132,7 +132,7 @@ def test_comparisons_read_rows_only_of_what_was_verified(folder: Path) -> None:
 
 
 def test_copies_and_bundles_of_other_ledgers_are_named(folder: Path) -> None:
-    from synthdp.cli.budget import open_book
+    from synthdp.ledger.connect import open_book
 
     shutil.copytree(folder / "releases" / "first", folder / "releases" / "again")
     entries = open_book(".synthdp/ledger.db").entries()

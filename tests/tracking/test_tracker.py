@@ -133,7 +133,7 @@ def test_a_release_is_one_run_with_its_facts(store: Store) -> None:
     note = tags["mlflow.note.content"]
     budget = "epsilon **1.99 of 2** at delta 1e-06 (1.5 used on this outcome, which is no bound)"
     assert note.startswith(
-        f"## Released: the bundle was published\n\n{budget}; attack advantage **0.03** (-0.1 to"
+        f"## Released: no gate withheld the bundle\n\n{budget}; attack advantage **0.03** (-0.1 to"
         " 0.13)"
     )
     assert "- tv1_noisy 0.01, at most 0.2: held" in note and "**Attack membership**" in note
