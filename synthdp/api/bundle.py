@@ -365,7 +365,7 @@ class Bundle:
             book, own = book_of_run(self.path, ledger), published_entries(self.path)[0]
             if answer == "yes":
                 check_red_lines(red_lines(self.path, book.entries()))
-            said = {"answer": answer, "by": by, "why": why, "bundle": digest_of(self.path)}
+            said = {"answer": answer, "by": by, "why": why, "bundle_sha256": digest_of(self.path)}
             found = decision_of([book.decide(own.dataset, own.run, **said)], own.run)
             assert found is not None  # it was just written
         told = log_decision(self.path.parent, own.run, found)

@@ -128,15 +128,15 @@ ANSWERS: tuple[Choice, ...] = get_args(Choice)
 class Decision:
     """What somebody decided on the bundle of a run; `withdrawn` is published and taken back.
 
-    `bundle` is the digest of the bundle's SHA256SUMS, `at` an ISO date. `warnings` are what came of
-    telling others of it.
+    `bundle_sha256` is the digest of the bundle's SHA256SUMS, `at` an ISO date. `warnings` are what
+    came of telling others of it.
     """
 
     answer: Choice
     by: str
     why: str
     at: str
-    bundle: str
+    bundle_sha256: str
     warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -152,11 +152,11 @@ def decision_of(entries: Iterable[Entry], run: str) -> Decision | None:
     entry = next((e for e in reversed([*entries]) if (e.run, e.kind) == (run, "decision")), None)
     if entry is None:
         return None
-    said = [entry.body.get(name) for name in ("answer", "by", "why", "bundle")]
+    said = [entry.body.get(name) for name in ("answer", "by", "why", "bundle_sha256")]
     if said[0] not in ANSWERS or not all(isinstance(text, str) for text in said):
         raise VerifyError(f"row {entry.seq} of the ledger is no decision that can be read")
-    answer, by, why, bundle = said
-    return Decision(answer, by, why, entry.at, bundle)
+    answer, by, why, digest = said
+    return Decision(answer, by, why, entry.at, digest)
 
 
 def check_said(what: str, text: str, *, longest: int) -> None:

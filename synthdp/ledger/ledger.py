@@ -311,12 +311,12 @@ class Ledger:
             return _append(connection, dataset, run, "amend", body, after)
 
     def decide(
-        self, dataset: str, run: str, *, bundle: str, answer: Choice, by: str, why: str
+        self, dataset: str, run: str, *, bundle_sha256: str, answer: Choice, by: str, why: str
     ) -> Entry:
         """Write down who decided what on the bundle of a settled run; the last decision holds.
 
-        `bundle` is the digest of its SHA256SUMS. It is no charge. The same decision twice in a row
-        is one.
+        `bundle_sha256` is the digest of its SHA256SUMS. It is no charge. The same decision twice in
+        a row is one.
 
         Raises:
             BudgetError: the run has not settled on `dataset`.
@@ -326,7 +326,7 @@ class Ledger:
             raise OutputError(f"a decision is one of {', '.join(ANSWERS)}; got {answer!r}")
         check_said("who decides", by, longest=200)
         check_said("why", why, longest=2000)
-        body = {"bundle": bundle, "answer": answer, "by": by, "why": why}
+        body = {"bundle_sha256": bundle_sha256, "answer": answer, "by": by, "why": why}
         with database.writing(self._engine) as connection:
             mine = database.select(connection, dataset=dataset, run=run)
             if not any(e.kind == "settle" for e in mine):

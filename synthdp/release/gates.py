@@ -23,7 +23,7 @@ from synthdp.files import parse_json, read_text, write_whole
 from synthdp.ledger.connect import other_ids, searches
 from synthdp.ledger.entries import Entry
 from synthdp.report.verdicts import EPSILON
-from synthdp.spec.load.wording import many
+from synthdp.spec.load.wording import many, up
 from synthdp.spec.model import Gate
 
 ATTACK_FIELDS = {
@@ -208,10 +208,10 @@ def red_lines(bundle: Path, ledger: Sequence[Entry]) -> tuple[RedLine, ...]:
         else RedLine("audits", "ok", f"{len(audits)} beside it, and none refutes the claim")
         if audits
         else RedLine("audits", "ask", "none lies beside it; `synthdp audit` makes one"),
-        RedLine("epsilon", "ok", f"{epsilon:.4g}, {told}")
+        RedLine("epsilon", "ok", f"{up(epsilon)}, {told}")
         if small or reason
-        else RedLine("epsilon", "ask", f"{epsilon:.4g}, and no justification: why so much?"),
-        RedLine("unit", "ask", f"{stated.unit_meaning}: is that less than a person?"),
+        else RedLine("epsilon", "ask", f"{up(epsilon)}, and no justification: why so much?"),
+        RedLine("unit", "ask", f"{stated.unit_meaning}; may a person have several?"),
         RedLine("declarations", "ask", "was a bound, a category or an arrow read off the rows?"),
         RedLine(
             "same table",

@@ -74,8 +74,8 @@ def write_table(
     Raises:
         VerifyError: the bundle does not agree with itself; nothing was written.
         OutputError: the address leads nowhere, the table exists, the database cannot hold the
-            columns, or the rows were refused; or somebody decided against the bundle, or nobody
-            for one whose spec wants a decision.
+            columns, or the rows were refused.
+        GateError: somebody decided against the bundle, or nobody on one whose spec wants that.
     """
     shown = shown_address(address)
     try:

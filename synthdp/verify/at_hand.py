@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synthdp.errors import BudgetError, OutputError, VerifyError
+from synthdp.errors import BudgetError, GateError, VerifyError
 from synthdp.files import SUMS, parse_json, read_text
 from synthdp.ledger.connect import open_book
 from synthdp.ledger.entries import Entry, decision_of, entry_hash, missing
@@ -168,7 +168,7 @@ def decided(bundle: Path, ledger: Sequence[Entry]) -> str:
     found = decision_of(ledger, published_entries(bundle)[0].run)
     if found is None:
         return "nobody has decided on it"
-    other = "" if found.bundle == digest_of(bundle) else " (on other files of this run)"
+    other = "" if found.bundle_sha256 == digest_of(bundle) else " (on other files of this run)"
     return f"decided{other}: {found}"
 
 
@@ -178,7 +178,7 @@ def check_decided(bundle: Path, spec: ReleaseSpec, ledger: Sequence[Entry] | Non
     Returns what was decided, in words. `ledger` is None where it is out of reach.
 
     Raises:
-        OutputError: there is a no, or a blank where there must not be one.
+        GateError: there is a no, or a blank where there must not be one.
         VerifyError: what was decided on are other files.
     """
     publication, run = spec.publication, published_entries(bundle)[0].run
@@ -190,7 +190,7 @@ def check_decided(bundle: Path, spec: ReleaseSpec, ledger: Sequence[Entry] | Non
             said = "whether anybody decided on it is not known: its ledger is not at hand"
         if not required:
             return said
-        raise OutputError(
+        raise GateError(
             f"{bundle}: {said}, and its spec says publication.decision: required; nothing was"
             " written",
             hint="name the ledger of its run with --ledger"
@@ -198,11 +198,11 @@ def check_decided(bundle: Path, spec: ReleaseSpec, ledger: Sequence[Entry] | Non
             else f"`synthdp decide {bundle} --yes --by NAME --why TEXT` records a decision",
         )
     if found.answer != "yes":
-        raise OutputError(
+        raise GateError(
             f"{bundle} is not to be given out: {found}; nothing was written",
             hint=f"who answers for it may decide again: `synthdp decide {bundle}`",
         )
-    if found.bundle != digest_of(bundle):
+    if found.bundle_sha256 != digest_of(bundle):
         raise VerifyError(
             f"{bundle} has other files than those that were decided on ({found}); nothing was"
             " written",

@@ -16,7 +16,7 @@ import pytest
 import synthdp as face
 from synthdp.bundle.write import write_bundle
 from synthdp.cli.budget import budget_facts
-from synthdp.errors import BudgetError, OutputError, VerifyError, budget_note
+from synthdp.errors import BudgetError, GateError, OutputError, VerifyError, budget_note
 from synthdp.ledger import database
 from synthdp.ledger.connect import open_book
 from synthdp.ledger.entries import Decision, decision_of
@@ -78,7 +78,7 @@ def test_the_last_decision_holds_and_none_costs_anything(out: Out) -> None:
     for answer in ("yes", "no", "yes", "withdrawn"):
         found = out.decide(answer)
         assert found == bundle.decision(ledger=out.address)
-        assert (found.answer, found.by, found.bundle) == (answer, "A. Reviewer", digest)
+        assert (found.answer, found.by, found.bundle_sha256) == (answer, "A. Reviewer", digest)
     book = out.book  # its chain is verified
     assert [e.body["answer"] for e in book.entries()[-4:]] == ["yes", "no", "yes", "withdrawn"]
     assert book.balance("clinic") == before and budget_facts(book, None) == facts
@@ -96,7 +96,7 @@ def test_export_refuses_a_no(out: Out, answer: str) -> None:
     out.decide("yes")
     assert out.export("agreed").startswith("decided: yes, by A. Reviewer on 2")
     out.decide(answer)
-    with pytest.raises(OutputError, match=f"not to be given out: {answer}, by A. Reviewer"):
+    with pytest.raises(GateError, match=f"not to be given out: {answer}, by A. Reviewer"):
         out.export()
     assert "not known" in out.export("elsewhere", at_hand=False)
 
@@ -104,7 +104,7 @@ def test_export_refuses_a_no(out: Out, answer: str) -> None:
 def test_export_refuses_a_blank_where_the_spec_wants_a_decision(waiting: Out) -> None:
     assert "decision: required" in (waiting.bundle / "spec.yaml").read_text()
     for at_hand, hint in ((True, "synthdp decide"), (False, "--ledger")):
-        with pytest.raises(OutputError, match=r"publication\.decision: required") as refused:
+        with pytest.raises(GateError, match=r"publication\.decision: required") as refused:
             waiting.export(at_hand=at_hand)
         assert hint in str(refused.value.hint)
     assert not (waiting.folder / "warehouse.db").exists()
@@ -124,7 +124,7 @@ def test_a_decision_on_other_files_of_the_run_is_told(out: Out) -> None:
     sums.write_text(text)
     told = decided(out.bundle, out.book.entries())
     assert told.startswith("decided (on other files of this run): no, by A. Reviewer")
-    out.book.decide("clinic", "run-1", bundle="0" * 64, answer="yes", **BY)
+    out.book.decide("clinic", "run-1", bundle_sha256="0" * 64, answer="yes", **BY)
     with pytest.raises(VerifyError, match="other files than those that were decided on"):
         out.export()
 
@@ -143,7 +143,7 @@ def test_an_edited_decision_is_named(out: Out) -> None:
 
 def test_what_no_program_of_ours_decided_is_named(out: Out) -> None:
     with database.writing(out.book._engine) as connection:
-        body = {"answer": "perhaps", "by": "me", "why": "x", "bundle": ""}
+        body = {"answer": "perhaps", "by": "me", "why": "x", "bundle_sha256": ""}
         entry = database.append(connection, "clinic", "run-1", "decision", body)
     with pytest.raises(VerifyError, match=f"row {entry.seq} of the ledger is no decision"):
         face.Bundle(out.bundle).decision(ledger=out.address)
@@ -163,22 +163,27 @@ def test_a_run_goes_on_after_a_decision_and_its_bundle_has_none(
 ) -> None:
     release = build(tmp_path)
     first = write_bundle(tmp_path / "a", release.content, ledger=release.ledger, force=False)
-    release.ledger.decide("clinic", "run-1", bundle=digest_of(first), answer="yes", **BY)
+    release.ledger.decide("clinic", "run-1", bundle_sha256=digest_of(first), answer="yes", **BY)
     second = write_bundle(tmp_path / "b", release.content, ledger=release.ledger, force=False)
     kinds = {e["kind"] for e in json.loads((second / "privacy/ledger.json").read_text())["entries"]}
     assert kinds == {"reserve", "charge", "settle"} and not inspect_bundle(second).problems
     with pytest.raises(BudgetError, match="has not settled"):
-        release.ledger.decide("clinic", "run-2", bundle="", answer="yes", **BY)
+        release.ledger.decide("clinic", "run-2", bundle_sha256="", answer="yes", **BY)
     release.ledger.reserve("clinic", "run-2", epsilon=0.1, delta=1e-6, cap=None, body={})
     lease = Lease(release.ledger, dataset="clinic", run="run-2")
     lease.settle()
-    release.ledger.decide("clinic", "run-2", bundle="", answer="no", **BY)
+    release.ledger.decide("clinic", "run-2", bundle_sha256="", answer="no", **BY)
     assert Lease(release.ledger, dataset="clinic", run="run-2").settled
 
 
 def test_decisions_at_once_are_all_recorded_in_order(out: Out) -> None:
     def decide(i: int) -> str:
-        said = {"bundle": digest_of(out.bundle), "answer": "no", "by": f"reviewer {i}", "why": "x"}
+        said = {
+            "bundle_sha256": digest_of(out.bundle),
+            "answer": "no",
+            "by": f"reviewer {i}",
+            "why": "x",
+        }
         return str(Ledger(f"sqlite:///{out.address}").decide("clinic", "run-1", **said).body["by"])
 
     with ThreadPoolExecutor(8) as pool:
@@ -264,7 +269,10 @@ def test_the_commands(out: Out, synthdp: Any) -> None:
     ledger = ("--ledger", out.address)
     shown = synthdp("decide", out.folder, *ledger)
     assert shown.code == 0 and "nobody has decided on it" in shown.out
-    assert "[x] verify: agrees with itself\n" in shown.out and "[ ] unit: one visit" in shown.out
+    assert (
+        "[x] verify: agrees with itself\n" in shown.out
+        and "[ ] unit: one visit; may a person have several?" in shown.out
+    )
     for wrong in (["--yes"], ["--yes", "--no", "--by", "a", "--why", "b"], ["--by", "a"]):
         told = synthdp("decide", out.folder, *ledger, *wrong)
         assert told.code == 2 and "nothing was recorded" in told.err
@@ -283,7 +291,11 @@ def test_the_commands(out: Out, synthdp: Any) -> None:
     assert "decided" not in synthdp("verify", out.bundle).out
     to = ("--to", f"sqlite:///{out.folder / 'w.db'}", "--table", "t")
     refused = synthdp("export", out.bundle, *to, *ledger)
-    assert refused.code == 2 and "nothing was written" in refused.err
+    assert refused.code == 4 and "nothing was written" in refused.err
     told = synthdp("export", out.bundle, *to)  # optional, and no ledger is at hand
     assert told.code == 0 and "not known" in told.out
     assert synthdp("decide", out.folder / "nowhere", *ledger).code == 2
+    told = synthdp("decide", out.bundle, *ledger, "--withdraw", *said, "--json")
+    facts = json.loads(told.out)
+    assert (facts["bundle"], facts["answer"]) == (str(out.bundle), "withdrawn")
+    assert facts["bundle_sha256"] == digest_of(out.bundle)
