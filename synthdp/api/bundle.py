@@ -365,8 +365,11 @@ class Bundle:
             book, own = book_of_run(self.path, ledger), published_entries(self.path)[0]
             if answer == "yes":
                 check_red_lines(red_lines(self.path, book.entries()))
-            said = {"answer": answer, "by": by, "why": why, "bundle_sha256": digest_of(self.path)}
-            found = decision_of([book.decide(own.dataset, own.run, **said)], own.run)
+            digest = digest_of(self.path)
+            written = book.decide(
+                own.dataset, own.run, bundle_sha256=digest, answer=answer, by=by, why=why
+            )
+            found = decision_of([written], own.run)
             assert found is not None  # it was just written
         told = log_decision(self.path.parent, own.run, found)
         return replace(found, warnings=tuple(told))

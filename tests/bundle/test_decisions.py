@@ -178,13 +178,10 @@ def test_a_run_goes_on_after_a_decision_and_its_bundle_has_none(
 
 def test_decisions_at_once_are_all_recorded_in_order(out: Out) -> None:
     def decide(i: int) -> str:
-        said = {
-            "bundle_sha256": digest_of(out.bundle),
-            "answer": "no",
-            "by": f"reviewer {i}",
-            "why": "x",
-        }
-        return str(Ledger(f"sqlite:///{out.address}").decide("clinic", "run-1", **said).body["by"])
+        book, digest = Ledger(f"sqlite:///{out.address}"), digest_of(out.bundle)
+        said = {"by": f"reviewer {i}", "why": "x"}
+        made = book.decide("clinic", "run-1", bundle_sha256=digest, answer="no", **said)
+        return str(made.body["by"])
 
     with ThreadPoolExecutor(8) as pool:
         said = {*pool.map(decide, range(8))}
