@@ -108,7 +108,10 @@ class BudgetError(SynthdpError):
 
 
 class GateError(SynthdpError):
-    """A gate failed: the budget is spent and the bundle is withheld."""
+    """A gate failed, or a decision is against a bundle or missing: it is withheld.
+
+    The budget is spent.
+    """
 
     exit_code = 4
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from synthdp.inference.answer import Answer
     from synthdp.inference.effect import EffectAnswer
     from synthdp.inference.estimands import EstimandResult
+    from synthdp.ledger.entries import Choice, Decision
+    from synthdp.ledger.ledger import Ledger
     from synthdp.report.sections import ReportTable
     from synthdp.report.verdicts import Verdict
     from synthdp.spec.model import ReleaseSpec
@@ -26,6 +29,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SPEC, CERTIFICATE, GRAPH = "spec.yaml", "privacy/certificate.json", "graph.json"
 TABLE, MARGINALS, PROFILE = "synthetic.csv", "marginals.json", "privacy/profile.json"
+
+
+def book_of_run(bundle: Path, ledger: str | None) -> Ledger:
+    """The ledger of a bundle's run: `ledger`, or that of the release's spec, or one that is here.
+
+    Raises:
+        BudgetError: none of them is at hand, or has the run's entries.
+        VerifyError: it was tampered with, or the bundle's entries cannot be read.
+    """
+    from synthdp.tracking.mlflow_run import ledger_of
+    from synthdp.verify.at_hand import book_of
+
+    return book_of(bundle, ledger, None if ledger else ledger_of(bundle.parent))
 
 
 class Bundle:
@@ -317,6 +333,65 @@ class Bundle:
         from synthdp.inference.estimands import bundle_estimands
 
         return bundle_estimands(self.path)
+
+    def decide(self, answer: Choice, *, by: str, why: str, ledger: str | None = None) -> Decision:
+        """Record in the ledger whether this bundle may be published. It spends nothing.
+
+        The last decision holds, and stays in the ledger beside those before it. A release that was
+        tracked gets it as tags in MLflow.
+
+        Args:
+            answer: "yes"; "no"; "withdrawn": it was published and is taken back.
+            by: who decides; why: the reasons, in one line.
+            ledger: a path or a URL; else that of the release's spec, or `.synthdp/ledger.db` here.
+
+        Raises:
+            VerifyError: a yes to a bundle that crosses a red line, or the ledger was tampered with.
+            BudgetError: the ledger of the bundle's run is not at hand.
+            OutputError: a text is blank or too long, or the answer is no such word.
+
+        >>> import synthdp
+        >>> bundle = synthdp.Bundle("releases/clinic/bundle")
+        >>> print(bundle.decide("no", by="A. Reviewer", why="bounds came from the rows"))
+        no, by A. Reviewer on 2...: bounds came from the rows
+        """
+        from synthdp.ledger.connect import budget_noted
+        from synthdp.ledger.entries import decision_of
+        from synthdp.release.gates import check_red_lines, red_lines
+        from synthdp.tracking.mlflow_run import log_decision
+        from synthdp.verify.at_hand import digest_of, published_entries
+
+        with budget_noted():
+            book, own = book_of_run(self.path, ledger), published_entries(self.path)[0]
+            if answer == "yes":
+                check_red_lines(red_lines(self.path, book.entries()))
+            digest = digest_of(self.path)
+            written = book.decide(
+                own.dataset, own.run, bundle_sha256=digest, answer=answer, by=by, why=why
+            )
+            found = decision_of([written], own.run)
+            assert found is not None  # it was just written
+        told = log_decision(self.path.parent, own.run, found)
+        return replace(found, warnings=tuple(told))
+
+    def decision(self, *, ledger: str | None = None) -> Decision | None:
+        """The decision that holds; None where nobody has decided. `ledger` is as in `decide`.
+
+        Raises:
+            BudgetError: the ledger of the bundle's run is not at hand.
+            VerifyError: it was tampered with, or the bundle's entries cannot be read.
+
+        >>> import synthdp
+        >>> bundle = synthdp.Bundle("releases/clinic/bundle")
+        >>> _ = bundle.decide("withdrawn", by="A. Reviewer", why="the table was another one")
+        >>> bundle.decision().answer
+        'withdrawn'
+        """
+        from synthdp.ledger.entries import decision_of
+        from synthdp.verify.at_hand import published_entries
+
+        run = published_entries(self.path)[0].run
+        return decision_of(book_of_run(self.path, ledger).run_entries(run), run)
 
     def _settings(self, values: Mapping[str, object]) -> list[str]:
         """Values of columns as the command line writes them."""

@@ -221,8 +221,13 @@ def public_audit(out: Path, plan: ReleasePlan) -> AuditRecord | None:
 
 def audits_for_steward(out: Path, plan: ReleasePlan) -> tuple[AuditRecord, ...]:
     """All records in `out` of this plan."""
+    return tuple(record for record in audits_in(out) if record.of_plan(plan))
+
+
+def audits_in(out: Path) -> tuple[AuditRecord, ...]:
+    """All records in `out`, whatever they are of; those on real rows are for the steward alone."""
     found = (_read(out / name) for name in (PUBLIC_FILE, CONFIDENTIAL_FILE))
-    return tuple(record for record in found if record is not None and record.of_plan(plan))
+    return tuple(record for record in found if record is not None)
 
 
 def _read(path: Path) -> AuditRecord | None:

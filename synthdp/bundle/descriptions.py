@@ -163,6 +163,8 @@ def spec_yaml(spec: ReleaseSpec) -> str:
         del content["maps"]
     if content["dataset"]["source"].get("decimal") == ".":
         del content["dataset"]["source"]["decimal"]
+    if content.get("publication", {}).get("decision") == "optional":
+        del content["publication"]["decision"]
     for column in content["columns"].values():
         if not column.get("values", True):
             del column["values"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
-from pathlib import Path
 from typing import Any
 
 from synthdp.api.text import Rows, render
@@ -24,31 +23,6 @@ Facts = Mapping[str, Any]
 def shown_ledger(ledger: str) -> str:
     """A ledger's path or URL as a page may show it."""
     return addresses.shown_address(ledger) if "://" in ledger else addresses.shown_path(ledger)
-
-
-def open_book(ledger: str) -> Ledger:
-    """The ledger at a path or SQLAlchemy URL, its chain verified.
-
-    A relative path starts from the working folder.
-
-    Raises:
-        BudgetError: there is no such ledger.
-        VerifyError: it was tampered with; names the row.
-    """
-    address, shown = addresses.sqlite_address(Path(ledger).absolute()), addresses.shown_path(ledger)
-    if "://" in ledger:
-        address = addresses.from_folder(ledger, Path.cwd())
-        shown = addresses.shown_address(address)
-    file = addresses.sqlite_file(address)
-    if file is not None and not file.exists():
-        raise BudgetError(
-            f"no ledger at {shown}",
-            hint="the first release makes it, in .synthdp/ledger.db beside the spec; name another"
-            " place with --ledger",
-        )
-    book = Ledger(address)
-    book.verify_chain()
-    return book
 
 
 def budget_facts(book: Ledger, dataset: str | None) -> list[dict[str, Any]]:

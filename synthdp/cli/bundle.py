@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from synthdp.cli.options import BundleArgument, Json, say, show, working, write_file
-from synthdp.errors import OutputError, disk_errors
+from synthdp.cli.options import (
+    BundleArgument,
+    Json,
+    LedgerOfRun,
+    say,
+    show,
+    working,
+    write_file,
+)
+from synthdp.errors import BudgetError, OutputError, disk_errors
 from synthdp.spec.load.wording import many
 
 
@@ -217,17 +226,27 @@ def export(
         Path | None,
         typer.Option("--key", help="The publisher's public key (PEM): accept only its bundles."),
     ] = None,
+    ledger: LedgerOfRun = None,
     as_json: Json = False,
 ) -> None:
-    """Verify a bundle, and write its synthetic rows as a typed table of a database."""
+    """Verify a bundle, and write its synthetic rows as a typed table of a database, unless somebody
+    decided against it.
+    """
     from dataclasses import asdict
 
+    from synthdp.api.bundle import book_of_run
     from synthdp.sample.warehouse import write_table
 
+    entries = None
     with working("export"):
-        done = write_table(bundle, to, table, replace=replace, key=key)
+        with nullcontext() if ledger else suppress(BudgetError):  # then the spec says what it takes
+            entries = book_of_run(bundle.absolute(), ledger).entries()
+        done = write_table(bundle, to, table, replace=replace, key=key, ledger=entries)
     verb = "replaced" if done.replaced else "made"
-    text = f"{done.database}: {verb} the table {done.table} with {done.rows:,} verified rows"
+    text = (
+        f"{done.database}: {verb} the table {done.table} with {done.rows:,} verified rows;"
+        f" {done.decision}"
+    )
     show(asdict(done), as_json=as_json, text=lambda: text)
 
 
@@ -256,14 +275,15 @@ def index(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a static page of every bundle below a folder: epsilon, cap, gates, signature,
+    """Write a static page of every bundle below a folder: epsilon, cap, gates, signature, decision,
     verification, reports and differences; reads no original rows.
     """
     from dataclasses import asdict
     from datetime import UTC, datetime
 
     from synthdp.bundle.signing import load_public_key
-    from synthdp.cli.budget import open_book, shown_ledger
+    from synthdp.cli.budget import shown_ledger
+    from synthdp.ledger.connect import open_book
     from synthdp.report.index import MARK, render_index
     from synthdp.verify.releases import index_of
 

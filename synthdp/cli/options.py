@@ -36,6 +36,14 @@ Json = Annotated[
 ]
 SpecArgument = Annotated[Path, typer.Argument(help="The release's spec (YAML).")]
 BundleArgument = Annotated[Path, typer.Argument(help="A bundle folder.")]
+LedgerOfRun = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger",
+        help="Ledger file or SQLAlchemy URL of the bundle's run [default: that of its release's"
+        " spec, or .synthdp/ledger.db].",
+    ),
+]
 Out = Annotated[
     Path | None, typer.Option("--out", help="Output folder [default: releases/DATASET].")
 ]

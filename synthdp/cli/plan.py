@@ -90,12 +90,14 @@ def budget(
     """Show what each dataset has spent, on what, by whom, and what is left; checks the ledger's
     chain.
     """
-    from synthdp.cli.budget import budget_facts, budget_svg, budget_text, open_book
+    from synthdp.cli.budget import budget_facts, budget_svg, budget_text
     from synthdp.errors import BudgetError
-    from synthdp.verify.at_hand import check_one_of_each_run, check_published
+    from synthdp.ledger.connect import open_book
+    from synthdp.verify.at_hand import check_one_of_each_run, check_published, decided
 
     book = open_book(ledger)
-    checked = {str(bundle): check_published(book.entries(), bundle) for bundle in check or []}
+    entries = book.entries()
+    checked = {str(bundle): check_published(entries, bundle) for bundle in check or []}
     check_one_of_each_run(check or [])
     if set_cap is not None:
         if dataset is None:
@@ -105,7 +107,8 @@ def budget(
     if svg is not None:
         write_file(svg, budget_svg(facts), option="--svg")
     confirmed = [
-        f"{bundle}: all {count} entries that it published are in the ledger"
+        f"{bundle}: all {count} entries that it published are in the ledger;"
+        f" {decided(Path(bundle), entries)}"
         for bundle, count in checked.items()
     ]
     found = {"datasets": facts, "checked": checked}

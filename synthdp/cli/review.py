@@ -1,7 +1,8 @@
 """Commands on finished releases and on the machine; exit codes are those of `synthdp`.
 
-The commands are `verify`, `diff`, `audit`, `doctor`, `track` and `ui`. Only `audit` may read rows,
-on its own account: it spends nothing, and what it finds on them is for the steward alone.
+The commands are `verify`, `decide`, `diff`, `audit`, `doctor`, `track` and `ui`. Only `audit` may
+read rows, on its own account: it spends nothing, and what it finds on them is for the steward
+alone.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ from urllib.request import urlopen
 import typer
 
 from synthdp import __version__
-from synthdp.cli.options import BundleArgument, Json, Out, show, shown, working
+from synthdp.cli.options import BundleArgument, Json, LedgerOfRun, Out, say, show, shown, working
 from synthdp.errors import INSTALL_RELEASE, OutputError, SynthdpError
+from synthdp.files import SUMS
+from synthdp.ledger.entries import ANSWERS
 from synthdp.spec import addresses
 from synthdp.spec.load.wording import up
 from synthdp.spec.model import ReleaseSpec
@@ -59,15 +62,25 @@ def verify(
         Path | None,
         typer.Option("--key", help="The publisher's public key (PEM): accept only what it signed."),
     ] = None,
+    ledger: Annotated[
+        str | None,
+        typer.Option(
+            "--ledger",
+            help="Ledger file or SQLAlchemy URL: it must have the bundle's entries, and says what"
+            " was decided.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Check offline that a bundle agrees with itself: files, ledger, epsilon, noise, data, model,
     certificate; and who signed it.
     """
+    from synthdp.verify.at_hand import book_of, decided
     from synthdp.verify.checks import verify_bundle
 
     with working("verify") as progress:
         report = verify_bundle(bundle, key=key, progress=progress)
+        said = None if ledger is None else decided(bundle, book_of(bundle, ledger, None).entries())
     facts = {"bundle": str(bundle), "valid": True, "epsilon": report.epsilon, "delta": report.delta}
     facts |= {"checks": list(report.checks), "signed_by": report.signer}
     facts |= {"origin_checked": report.origin_checked}
@@ -78,8 +91,62 @@ def verify(
         subsequent_indent="    ",
     )
     claims = f"epsilon {up(report.epsilon or 0.0)} at delta {report.delta or 0.0:g}"
-    text = f"{bundle}: {report.established}\n{bundle}: claims {claims}\n{parts}"
-    show(facts, as_json=as_json, text=lambda: text)
+    lines = [f"{bundle}: {report.established}", f"{bundle}: claims {claims}", parts]
+    if said is not None:
+        facts["decision"] = said
+        lines.append(f"{bundle}: its entries are in the ledger; {said}")
+    show(facts, as_json=as_json, text=lambda: "\n".join(lines))
+
+
+@review_app.command(**shown("decide"))
+def decide(
+    out: Annotated[Path, typer.Argument(help="Output folder of a release, or a bundle folder.")],
+    yes: Annotated[bool, typer.Option("--yes", help="It may be published.")] = False,
+    no: Annotated[bool, typer.Option("--no", help="It may not.")] = False,
+    withdraw: Annotated[
+        bool, typer.Option("--withdraw", help="It was published, and is taken back.")
+    ] = False,
+    by: Annotated[str | None, typer.Option("--by", help="Who decides.")] = None,
+    why: Annotated[str | None, typer.Option("--why", help="The reasons, in one line.")] = None,
+    ledger: LedgerOfRun = None,
+    as_json: Json = False,
+) -> None:
+    """Record in the ledger whether a bundle may be published, by whom and why; the last decision
+    holds. Without an answer, show it and the red lines. Reads no rows, spends nothing.
+    """
+    from synthdp.api.bundle import Bundle, book_of_run
+    from synthdp.ledger.connect import budget_noted
+    from synthdp.release.gates import red_lines
+    from synthdp.verify.at_hand import decided
+
+    bundle = (out if (out / SUMS).exists() else out / "bundle").absolute()
+    asked = {"yes": yes, "no": no, "withdrawn": withdraw}
+    answers = [answer for answer in ANSWERS if asked[answer]]
+    said = [text for text in (by, why) if text is not None]
+    with budget_noted(), working():
+        if not (bundle / SUMS).is_file():
+            raise OutputError(
+                f"{out} holds no bundle: there is nothing to decide on",
+                hint="give the output folder of a release whose gates held, or a bundle folder",
+            )
+        if (len(answers), len(said)) not in ((0, 0), (1, 2)):
+            raise OutputError(
+                "a decision is one answer, who gives it and why; nothing was recorded",
+                hint="give one of --yes, --no and --withdraw, with --by NAME and --why TEXT;"
+                " without any of these, what was decided is shown",
+            )
+        if answers:
+            made = Bundle(bundle).decide(answers[0], by=said[0], why=said[1], ledger=ledger)
+            facts, lines = {"bundle": str(out)} | asdict(made), [f"{out}: recorded: {made}"]
+        else:
+            entries = book_of_run(bundle, ledger).entries()
+            ticks, holds = red_lines(bundle, entries), decided(bundle, entries)
+            facts = {"bundle": str(out), "decision": holds, "red_lines": [*map(asdict, ticks)]}
+            head = "red lines: [x] not crossed, [!] crossed, [ ] for a person to tell"
+            lines = [f"{out}: {holds}", head, *map(str, ticks)]
+    for warning in facts.get("warnings", ()):
+        say(f"warning: {warning}", err=True)
+    show(facts, as_json=as_json, text=lambda: "\n".join(lines))
 
 
 @review_app.command(**shown("diff"))

@@ -19,7 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 from synthdp.errors import BUDGET, BudgetError, VerifyError, WrongTableError, budget_note
 from synthdp.ledger.entries import Balance, Entry, check_first
-from synthdp.spec.addresses import default_ledger, from_folder, home, ledger_address, sqlite_file
+from synthdp.spec.addresses import (
+    default_ledger,
+    from_folder,
+    home,
+    ledger_address,
+    shown_address,
+    shown_path,
+    sqlite_address,
+    sqlite_file,
+)
 from synthdp.spec.model import IdUnit, PrivacyUnit, ReleaseSpec
 
 if TYPE_CHECKING:
@@ -52,6 +61,33 @@ def open_ledger(spec: ReleaseSpec, spec_path: Path, *, resumed: bool = False) ->
             )
         _check_not_left_behind(spec, missing)
     return Ledger(address)
+
+
+def open_book(ledger: str) -> Ledger:
+    """The ledger at a path or SQLAlchemy URL, its chain verified.
+
+    A relative path starts from the working folder.
+
+    Raises:
+        BudgetError: there is no such ledger.
+        VerifyError: it was tampered with; names the row.
+    """
+    from synthdp.ledger.ledger import Ledger
+
+    address, shown = sqlite_address(Path(ledger).absolute()), shown_path(ledger)
+    if "://" in ledger:
+        address = from_folder(ledger, Path.cwd())
+        shown = shown_address(address)
+    file = sqlite_file(address)
+    if file is not None and not file.exists():
+        raise BudgetError(
+            f"no ledger at {shown}",
+            hint="the first release makes it, in .synthdp/ledger.db beside the spec; name another"
+            " place with --ledger",
+        )
+    book = Ledger(address)
+    book.verify_chain()
+    return book
 
 
 def entries_of(spec: ReleaseSpec, spec_path: Path) -> list[Entry]:

@@ -16,15 +16,16 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
-from synthdp.errors import BudgetError, VerifyError
+from synthdp.errors import BudgetError, OutputError, VerifyError, printable
 
 GENESIS = "0" * 64
-# Which process has a run, and which values it uses: a bundle leaves these entries out.
-INTERNAL = frozenset({"lease", "kept"})
+# Which process has a run, which values it uses, and what was decided on it afterwards: a bundle
+# leaves these entries out.
+INTERNAL = frozenset({"lease", "kept", "decision"})
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,63 @@ def parse_row(fields: dict[str, Any]) -> Entry:
     ):
         raise VerifyError(f"the ledger was tampered with: row {fields['seq']} cannot be read")
     return Entry(**{**fields, "body": body})
+
+
+# --- decision ---
+
+Choice = Literal["yes", "no", "withdrawn"]
+ANSWERS: tuple[Choice, ...] = get_args(Choice)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What somebody decided on the bundle of a run; `withdrawn` is published and taken back.
+
+    `bundle_sha256` is the digest of the bundle's SHA256SUMS, `at` an ISO date. `warnings` are what
+    came of telling others of it.
+    """
+
+    answer: Choice
+    by: str
+    why: str
+    at: str
+    bundle_sha256: str
+    warnings: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.answer}, by {self.by} on {self.at}: {self.why}"
+
+
+def decision_of(entries: Iterable[Entry], run: str) -> Decision | None:
+    """The decision on a run's bundle that holds, which is the last one; None where nobody decided.
+
+    Raises:
+        VerifyError: no program of ours wrote it; names the row.
+    """
+    entry = next((e for e in reversed([*entries]) if (e.run, e.kind) == (run, "decision")), None)
+    if entry is None:
+        return None
+    said: list[Any] = [entry.body.get(name) for name in ("answer", "by", "why", "bundle_sha256")]
+    if said[0] not in ANSWERS or not all(isinstance(text, str) for text in said):
+        raise VerifyError(f"row {entry.seq} of the ledger is no decision that can be read")
+    answer, by, why, digest = said
+    return Decision(answer, by, why, entry.at, digest)
+
+
+def check_said(what: str, text: str, *, longest: int) -> None:
+    """Refuse a text that a page or a terminal could show as something else, or not at all.
+
+    Raises:
+        OutputError: it is blank, longer than `longest` characters, or has one that cannot be seen.
+    """
+    shown = printable(text).replace("\n", "\\n").replace("\t", "\\t")
+    if text.strip() and len(text) <= longest and shown == text:
+        return
+    raise OutputError(
+        f"{what}: got {shown[:60]!r}, {len(text)} characters",
+        hint=f"allowed: 1 to {longest:,} characters of one line, each of which can be seen; nothing"
+        " was recorded",
+    )
 
 
 # --- balance ---

@@ -1,11 +1,11 @@
 """The budget ledger: an append-only hash chain of what every release reserved and spent.
 
-One table holds entries of seven kinds: `cap` (the most a dataset may spend), `reserve` (a run's
+One table holds entries of eight kinds: `cap` (the most a dataset may spend), `reserve` (a run's
 fixed epsilon and delta, taken before any mechanism looks), `charge` (one mechanism, written durably
 before it runs), `amend` (what is done with released values was changed), `settle` (the run is
-done), and two that make a run one run wherever its folder is copied: `lease` (a process has taken
-the run) and `kept` (the digest of the value that is used). Balances are always derived from the
-entries, never stored.
+done), two that make a run one run wherever its folder is copied: `lease` (a process has taken the
+run) and `kept` (the digest of the value that is used), and `decision` (who said yes or no to the
+bundle, and why), which costs nothing. Balances are always derived from the entries, never stored.
 
 A run that dies keeps its reservation: a crash costs budget, it never hides it. Every write can be
 done again and counts once, so one that was lost on its way back from the database is simply tried
@@ -50,15 +50,18 @@ from typing import Any
 
 from sqlalchemy.engine import Connection
 
-from synthdp.errors import BudgetError
+from synthdp.errors import BudgetError, OutputError
 from synthdp.ledger import database
 from synthdp.ledger.entries import (
+    ANSWERS,
     Balance,
+    Choice,
     Entry,
     balance_of_entries,
     check_amounts,
     check_first,
     check_neighbours,
+    check_said,
     same_reservation,
     verify_entries,
 )
@@ -306,6 +309,35 @@ class Ledger:
                     hint="resume it without --spec, or start a new release",
                 )
             return _append(connection, dataset, run, "amend", body, after)
+
+    def decide(
+        self, dataset: str, run: str, *, bundle_sha256: str, answer: Choice, by: str, why: str
+    ) -> Entry:
+        """Write down who decided what on the bundle of a settled run; the last decision holds.
+
+        `bundle_sha256` is the digest of its SHA256SUMS. It is no charge. The same decision twice in
+        a row is one.
+
+        Raises:
+            BudgetError: the run has not settled on `dataset`.
+            OutputError: no such answer; a text is blank, too long, or has what cannot be seen.
+        """
+        if answer not in ANSWERS:
+            raise OutputError(f"a decision is one of {', '.join(ANSWERS)}; got {answer!r}")
+        check_said("who decides", by, longest=200)
+        check_said("why", why, longest=2000)
+        body = {"bundle_sha256": bundle_sha256, "answer": answer, "by": by, "why": why}
+        with database.writing(self._engine) as connection:
+            mine = database.select(connection, dataset=dataset, run=run)
+            if not any(e.kind == "settle" for e in mine):
+                raise BudgetError(
+                    f"run {run} has not settled on dataset {dataset}, and nothing is to be decided",
+                    hint="let the release end, or `synthdp resume` it",
+                )
+            last = next((e for e in reversed(mine) if e.kind == "decision"), None)
+            if last is not None and last.body == body:
+                return last
+            return database.append(connection, dataset, run, "decision", body)
 
 
 def _append(

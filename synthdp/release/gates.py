@@ -4,6 +4,9 @@ A gate on a public or released figure is post-processing. A gate on a figure com
 makes the decision to publish depend on rows; the spec has to accept that by name, and the
 certificate says so. What the audit on the simulated twin found is public: its gates are decided
 before anything is spent, and nothing is withheld because of rows.
+
+Red lines are reasons not to publish a bundle whose gates held. Of some the program can tell, and of
+the others only people.
 """
 
 from __future__ import annotations
@@ -12,10 +15,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from synthdp.bundle.audit_record import AuditRecord, DeclaredAttack
-from synthdp.errors import GateError, OutputError
+from synthdp.bundle.audit_record import AuditRecord, DeclaredAttack, audits_in
+from synthdp.errors import GateError, OutputError, VerifyError
 from synthdp.files import parse_json, read_text, write_whole
+from synthdp.ledger.connect import other_ids, searches
+from synthdp.ledger.entries import Entry
+from synthdp.report.verdicts import EPSILON
+from synthdp.spec.load.wording import many, up
 from synthdp.spec.model import Gate
 
 ATTACK_FIELDS = {
@@ -149,3 +157,84 @@ def attack_figures(attacks: Sequence[DeclaredAttack], *, prefix: str) -> dict[st
                 value, f"{best.attack} on {best.models} test models in each world"
             )
     return found
+
+
+# --- red lines ---
+
+
+@dataclass(frozen=True)
+class RedLine:
+    """A reason not to publish a bundle; of one in state `ask` only a person can tell.
+
+    >>> print(RedLine("audits", "ok", "2 are kept, and none refutes the claim"))
+    [x] audits: 2 are kept, and none refutes the claim
+    """
+
+    what: str
+    state: Literal["ok", "ask", "crossed"]
+    found: str
+
+    def __str__(self) -> str:
+        marks = {"ok": "x", "ask": " ", "crossed": "!"}
+        return f"[{marks[self.state]}] {self.what}: {self.found}"
+
+
+def red_lines(bundle: Path, ledger: Sequence[Entry]) -> tuple[RedLine, ...]:
+    """The red lines of a bundle, as far as it, its output folder and its ledger tell.
+
+    Raises:
+        VerifyError, OutputError: an audit beside it, or the bundle as a whole, cannot be read.
+    """
+    from synthdp.verify.checks import inspect_bundle  # with all that it takes to read a bundle
+    from synthdp.verify.diff import open_stated
+
+    if problems := inspect_bundle(bundle).problems:
+        found = f"{many(len(problems), 'problem')}, the first: {problems[0]}"
+        return (RedLine("verify", "crossed", found),)
+    opened = open_stated(bundle)
+    spec, stated = opened.spec, opened.certificate
+    planned = [(spend.purpose, spend.event) for spend in stated.planned]
+    audits = [audit for audit in audits_in(bundle.parent) if audit.covers(planned)]
+    refuted = "; ".join(said for audit in audits for said in audit.refuted)
+    epsilon = stated.epsilon + (stated.domain_from.epsilon if stated.domain_from else 0.0)
+    small = epsilon < EPSILON.fair
+    reason = spec.publication.justification if spec.publication else None
+    told = f"below {EPSILON.fair:g}" if small else "and publication.justification says why"
+    ended = {e.run for e in ledger if (e.dataset, e.kind) == (spec.dataset.id, "settle")}
+    runs = len(ended - {*searches(ledger, spec.dataset.id)})
+    return (
+        RedLine("verify", "ok", "agrees with itself"),
+        RedLine("audits", "crossed", refuted)
+        if refuted
+        else RedLine("audits", "ok", f"{len(audits)} beside it, and none refutes the claim")
+        if audits
+        else RedLine("audits", "ask", "none lies beside it; `synthdp audit` makes one"),
+        RedLine("epsilon", "ok", f"{up(epsilon)}, {told}")
+        if small or reason
+        else RedLine("epsilon", "ask", f"{up(epsilon)}, and no justification: why so much?"),
+        RedLine("unit", "ask", f"{stated.unit_meaning}; may a person have several?"),
+        RedLine("declarations", "ask", "was a bound, a category or an arrow read off the rows?"),
+        RedLine(
+            "same table",
+            "ask",
+            "; ".join(other_ids(spec, ledger))
+            or "is it released under another id, or in another ledger?",
+        ),
+        RedLine("selection", "ok", "the only run of its dataset that has ended")
+        if runs == 1
+        else RedLine("selection", "ask", f"one of {runs} runs: chosen by how its figures look?"),
+    )
+
+
+def check_red_lines(lines: Sequence[RedLine]) -> None:
+    """Refuse a yes to a bundle that crosses a red line.
+
+    Raises:
+        VerifyError: naming each.
+    """
+    if crossed := [f"{line.what}: {line.found}" for line in lines if line.state == "crossed"]:
+        raise VerifyError(
+            "this bundle must not be published, and no yes was recorded",
+            hint="see the red lines of docs/guides/gates.md; a --no can be recorded",
+            problems=crossed,
+        )

@@ -33,6 +33,7 @@ class IndexedBundle:
     epsilon: str
     gates: str
     signed: str
+    decision: str
     checked: str
     checks: str
     links: tuple[tuple[str, str], ...]

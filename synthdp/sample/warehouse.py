@@ -5,8 +5,7 @@ Addresses may hold a password: none is printed, and no library's own words, whic
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,11 +19,13 @@ from synthdp.bundle.certificate_text import about_column
 from synthdp.bundle.table_files import CSV_NAME, arrow_schema, row_groups
 from synthdp.errors import OutputError, SpecError, VerifyError
 from synthdp.files import SUMS
+from synthdp.ledger.entries import Entry
 from synthdp.progress import advance
 from synthdp.sample.conditions import check_columns_held
 from synthdp.spec.addresses import reason, shown_address
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import Column, ReleaseSpec
+from synthdp.verify.at_hand import check_decided, digest_of
 from synthdp.verify.checks import verify_bundle
 
 FORM = (
@@ -35,16 +36,26 @@ FORM = (
 
 @dataclass(frozen=True)
 class Written:
-    """What was written where; `database` is what may be shown of the address."""
+    """What was written where; `database` is what may be shown of the address.
+
+    `decision` is who said that it may be, in words.
+    """
 
     database: str
     table: str
     rows: int
     replaced: bool
+    decision: str
 
 
 def write_table(
-    bundle: Path, address: str, name: str, *, replace: bool = False, key: Path | None = None
+    bundle: Path,
+    address: str,
+    name: str,
+    *,
+    replace: bool = False,
+    key: Path | None = None,
+    ledger: Sequence[Entry] | None = None,
 ) -> Written:
     """Verify a bundle, and write its synthetic rows as the table `name` of a database.
 
@@ -58,11 +69,13 @@ def write_table(
         name: the table, or SCHEMA.TABLE.
         replace: drop a table of this name that an earlier export wrote, and no other.
         key: the file of the publisher's public key; only what it signed is written.
+        ledger: the entries of the ledger of the bundle's run, where it is at hand.
 
     Raises:
         VerifyError: the bundle does not agree with itself; nothing was written.
         OutputError: the address leads nowhere, the table exists, the database cannot hold the
             columns, or the rows were refused.
+        GateError: somebody decided against the bundle, or nobody on one whose spec wants that.
     """
     shown = shown_address(address)
     try:
@@ -74,7 +87,7 @@ def write_table(
         check_columns_held(engine.dialect.name, tuple(load_spec(bundle / "spec.yaml").columns))
     verify_bundle(bundle, key=key)
     spec = load_spec(bundle / "spec.yaml")
-    made = table_of(spec, name)
+    made, decision = table_of(spec, name), check_decided(bundle, spec, ledger)
     try:
         with engine.begin() as connection:
             replaced = _make_room(connection, made, name, replace=replace)
@@ -89,7 +102,7 @@ def write_table(
         ) from None
     finally:
         engine.dispose()
-    return Written(shown, name, rows, replaced)
+    return Written(shown, name, rows, replaced, decision)
 
 
 def table_of(spec: ReleaseSpec, name: str) -> sa.Table:
@@ -211,10 +224,9 @@ def mark(connection: Connection, table: sa.Table, bundle: Path) -> None:
     if not _any_marks(connection):
         _marks.create(connection)
     name = _name(connection, table)
-    digest = hashlib.sha256((bundle / SUMS).read_bytes()).hexdigest()
     at = datetime.now(UTC).isoformat(timespec="seconds")
     connection.execute(_marks.delete().filter_by(**name))
-    connection.execute(_marks.insert().values(**name, bundle_sha256=digest, at=at))
+    connection.execute(_marks.insert().values(**name, bundle_sha256=digest_of(bundle), at=at))
 
 
 def _any_marks(connection: Connection) -> bool:

@@ -21,6 +21,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -31,11 +32,13 @@ from pydantic import TypeAdapter
 
 from synthdp import __version__
 from synthdp.bundle.certificate_text import template
-from synthdp.errors import GateError, OutputError
+from synthdp.errors import GateError, OutputError, SynthdpError
 from synthdp.files import missing_folders, parse_json, read_text, write_private
+from synthdp.ledger.entries import Decision
 from synthdp.spec.addresses import (
     check_uri,
     home,
+    ledger_address,
     reason,
     shown_address,
     store_address,
@@ -55,6 +58,7 @@ from synthdp.tracking.note import (
     public_params,
     run_name,
 )
+from synthdp.tracking.server import existing
 from synthdp.tracking.store import (
     declared,
     live,
@@ -126,6 +130,48 @@ def log_later(out: Path, *, store: str | None = None) -> list[str]:
         if record.verdict is not None:
             log.conclude(record.verdict)
     return log.warnings
+
+
+def ledger_of(out: Path) -> str | None:
+    """The address of the ledger that the spec of the release in `out` names, or has beside it.
+
+    None where no record names a spec that can be read.
+    """
+    with suppress(SynthdpError):
+        spec = Path(TrackingRecord.kept(out).spec)
+        if spec.is_absolute() and spec.is_file():
+            return ledger_address(load_spec(spec, lists=True).privacy.ledger, home(spec))
+    return None
+
+
+def log_decision(out: Path, run: str, decision: Decision) -> list[str]:
+    """Tag the run of the release in `out`, where it was tracked; returns the warnings.
+
+    The tags are copies: the ledger is the record.
+    """
+    again = "give the same command again, which records nothing twice"
+    try:
+        if not (out / FILE).exists() or (record := TrackingRecord.kept(out)).run != run:
+            return []
+        spec = Path(record.spec)
+        uri = existing(store_address(load_spec(spec, lists=True).tracking.uri, home(spec)))
+
+        def tag(client: Any) -> bool:
+            experiment = client.get_experiment_by_name(record.experiment)
+            ids = [] if experiment is None else [experiment.experiment_id]
+            named = f"tags.`synthdp.run` = '{run}'"
+            runs = client.search_runs(ids, filter_string=named, max_results=1) if ids else []
+            told = {"": decision.answer, "_by": decision.by, "_why": decision.why}
+            for name, text in told.items() if runs else ():
+                client.set_tag(runs[0].info.run_id, f"decision{name}", text)
+            return bool(runs)
+
+        if opened(uri, tag)[1]:
+            return []
+        return [f"MLflow has no run {run}: `synthdp track {out}` logs it; then {again}"]
+    except Exception as error:  # whatever the client, a database or a network has to say of it
+        why = error.message if isinstance(error, SynthdpError) else reason(error)
+        return [f"MLflow did not get the decision ({why}); {again}"]
 
 
 @dataclass(kw_only=True)

@@ -42,7 +42,7 @@ class AttackOutcome:
 
 @dataclass(frozen=True, kw_only=True)
 class PublicationVerdict:
-    """Whether the bundle was published and signed, and what each gate said, in words."""
+    """Whether the bundle was written and signed, and what each gate said, in words."""
 
     released: bool
     gates: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ def note(
     headline = ended.get(status, "No verdict")
     if verdict is not None:
         withheld = "Withheld: a gate failed; the budget is spent"
-        headline = "Released: the bundle was published" if verdict.released else withheld
+        headline = "Released: no gate withheld the bundle" if verdict.released else withheld
     low, high = (figures.get(f"attack_advantage_{end}") for end in ("lower", "upper"))
     others = ("attack_", "epsilon", "delta", *GRAPH_FIGURES)
     return template("mlflow_note.md.j2").render(

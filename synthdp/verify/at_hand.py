@@ -3,20 +3,30 @@
 A hash chain does not show rows that were cut off at its end, nor a ledger that was begun anew.
 Bundles show both: they contain the entries of their run, whose hashes depend on every row before
 them. So a release compares the ledger with the bundles near its output folder.
+
+A bundle does not hold what was decided on it: that stands in the ledger alone.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from synthdp.errors import BudgetError, VerifyError
-from synthdp.files import parse_json, read_text
-from synthdp.ledger.entries import Entry, entry_hash, missing
+from synthdp.errors import BudgetError, GateError, VerifyError
+from synthdp.files import SUMS, parse_json, read_text
+from synthdp.ledger.connect import open_book
+from synthdp.ledger.entries import Entry, decision_of, entry_hash, missing
+from synthdp.spec.addresses import default_ledger
+from synthdp.spec.model import ReleaseSpec
+
+if TYPE_CHECKING:
+    from synthdp.ledger.ledger import Ledger
 
 MAX_LISTED = 100
-LEDGER, SUMS = "privacy/ledger.json", "SHA256SUMS"
+LEDGER = "privacy/ledger.json"
 
 
 def check_published(ledger: Sequence[Entry], bundle: Path) -> int:
@@ -113,6 +123,92 @@ def published_entries(bundle: Path) -> list[Entry]:
             hint=f"see `synthdp verify {bundle}`",
         )
     return published
+
+
+# --- decisions ---
+
+
+def book_of(bundle: Path, ledger: str | None, own: str | None) -> Ledger:
+    """The ledger that holds the entries of a bundle.
+
+    It is `ledger`, a path or a URL; else `own`, that of the run's spec where it is known, or
+    `.synthdp/ledger.db` in the working folder.
+
+    Raises:
+        BudgetError: none of them is there, or has the entries.
+        VerifyError: it was tampered with, or `ledger` lacks the entries.
+    """
+    if ledger is not None:
+        book = open_book(ledger)
+        check_published(book.entries(), bundle)
+        return book
+    published, why = published_entries(bundle), ""
+    for address in filter(None, (own, str(default_ledger(Path.cwd())))):
+        try:
+            book = open_book(address)
+        except BudgetError as error:
+            why = why or f": {error.message}"
+            continue
+        if not missing(published, book.entries()):
+            return book
+    raise BudgetError(
+        f"no ledger at hand has the entries of run {published[0].run}{why}",
+        hint="name the ledger of that run with --ledger FILE or URL",
+    )
+
+
+def digest_of(bundle: Path) -> str:
+    """Digest of a bundle's sums, and so of its files."""
+    with _readable(bundle, SUMS):
+        return hashlib.sha256(read_text(bundle / SUMS).encode()).hexdigest()
+
+
+def decided(bundle: Path, ledger: Sequence[Entry]) -> str:
+    """What was decided on a bundle, in words."""
+    found = decision_of(ledger, published_entries(bundle)[0].run)
+    if found is None:
+        return "nobody has decided on it"
+    other = "" if found.bundle_sha256 == digest_of(bundle) else " (on other files of this run)"
+    return f"decided{other}: {found}"
+
+
+def check_decided(bundle: Path, spec: ReleaseSpec, ledger: Sequence[Entry] | None) -> str:
+    """Check that nobody said no to a bundle, and that somebody said yes where its spec wants that.
+
+    Returns what was decided, in words. `ledger` is None where it is out of reach.
+
+    Raises:
+        GateError: there is a no, or a blank where there must not be one.
+        VerifyError: what was decided on are other files.
+    """
+    publication, run = spec.publication, published_entries(bundle)[0].run
+    required = publication is not None and publication.decision == "required"
+    found = None if ledger is None else decision_of(ledger, run)
+    if found is None:
+        said = "nobody has decided on it"
+        if ledger is None:
+            said = "whether anybody decided on it is not known: its ledger is not at hand"
+        if not required:
+            return said
+        raise GateError(
+            f"{bundle}: {said}, and its spec says publication.decision: required; nothing was"
+            " written",
+            hint="name the ledger of its run with --ledger"
+            if ledger is None
+            else f"`synthdp decide {bundle} --yes --by NAME --why TEXT` records a decision",
+        )
+    if found.answer != "yes":
+        raise GateError(
+            f"{bundle} is not to be given out: {found}; nothing was written",
+            hint=f"who answers for it may decide again: `synthdp decide {bundle}`",
+        )
+    if found.bundle_sha256 != digest_of(bundle):
+        raise VerifyError(
+            f"{bundle} has other files than those that were decided on ({found}); nothing was"
+            " written",
+            hint="get the bundle as it was, or have somebody decide on this one",
+        )
+    return f"decided: {found}"
 
 
 @contextmanager

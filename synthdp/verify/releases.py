@@ -25,7 +25,7 @@ from synthdp.report import index
 from synthdp.report.prose import say
 from synthdp.report.sections import ReportTable
 from synthdp.spec.load.wording import up
-from synthdp.verify.at_hand import LEDGER, published_entries
+from synthdp.verify.at_hand import LEDGER, decided, published_entries
 from synthdp.verify.checks import inspect_bundle
 from synthdp.verify.diff import differences, open_stated
 
@@ -156,6 +156,9 @@ def _bundle(
         epsilon=found.epsilon,
         gates=f"{len(bounds)} passed: {'; '.join(bounds)}" if bounds else "none declared",
         signed=say("signed", signer=signer, verified=found.verified, checked=found.key_checked),
+        decision=decided(place, ledger)
+        if ledger and not missing(found.entries, ledger)
+        else "not known",
         checked=checked,
         checks=checks,
         # No name can make an address anything but a path.

@@ -123,7 +123,7 @@ def test_the_view_shows_gate_epsilon_and_attack_of_each_release(
 def test_a_run_shows_verdict_epsilon_and_its_attacks(page: Any, reviewed: Reviewed) -> None:
     open_run(page, reviewed.published)
     picture(page, "run")
-    assert page.get_by_role("heading", name="Released: the bundle was published").is_visible()
+    assert page.get_by_role("heading", name="Released: no gate withheld the bundle").is_visible()
     assert page.get_by_text(f"{reviewed.epsilon:.4g} of 1").is_visible()
     assert page.get_by_role("row", name=f"epsilon_spent {reviewed.epsilon}").is_visible()
     assert page.get_by_role("link", name="attack: membership", exact=True).is_visible()

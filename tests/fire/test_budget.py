@@ -14,9 +14,10 @@ from xml.etree import ElementTree
 import pytest
 from test_conformance import TABLE, execute
 
-from synthdp.cli.budget import budget_facts, budget_svg, budget_text, open_book
+from synthdp.cli.budget import budget_facts, budget_svg, budget_text
 from synthdp.cli.main import main
 from synthdp.errors import VerifyError
+from synthdp.ledger.connect import open_book
 from synthdp.ledger.ledger import Ledger
 from synthdp.verify.at_hand import check_published
 

@@ -55,7 +55,13 @@ CASES: dict[str, tuple[str, ...]] = {
         f"budget none --ledger {LEDGER}",
     ),
     "keygen": ("keygen keys",),
-    "verify": (f"verify {BUNDLE}",),
+    "verify": (f"verify {BUNDLE}", f"verify {BUNDLE} --ledger {LEDGER}"),
+    "decide": (
+        "decide out",
+        "decide out --yes --by A.Reviewer --why approved",
+        "decide out --no",
+        "decide nowhere",
+    ),
     "sample": (
         f"sample {BUNDLE} --rows 3 --seed 1",
         f"sample {BUNDLE} --rows 3 --seed 1 --out rows.csv --given sex=male --do smoker=yes",

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+import synthdp as face
 from synthdp.bundle.signing import make_keys
 from synthdp.ledger.entries import entry_hash
 from synthdp.release.run import release
@@ -131,8 +132,28 @@ def test_comparisons_read_rows_only_of_what_was_verified(folder: Path) -> None:
     assert topics == {False: {"budget", "graph", "table"}, True: {*topics[False], "quality"}}
 
 
+def test_a_column_has_what_was_decided(folder: Path) -> None:
+    from synthdp.ledger.connect import open_book
+
+    first, second = (folder / "releases" / name / "bundle" for name in ("first", "second"))
+    by = {"by": "A. <b>Reviewer</b>", "why": "bounds came from the rows"}
+    face.Bundle(first).decide("no", **by)
+    entries = open_book(".synthdp/ledger.db").entries()
+    dataset = index_of(
+        folder / "releases", page=folder / "i.html", now=NOW, ledger=entries
+    ).datasets[0]
+    told, blank = (bundle.decision for bundle in dataset.bundles)
+    assert told.startswith("decided: no, by A. <b>Reviewer</b> on 2")
+    assert blank == "nobody has decided on it"
+    page = indexed(folder / "releases", ledger=entries)
+    assert told in page.text and "b" not in page.tags
+    for unknown in ((), entries[:2]):
+        assert "not known" in indexed(folder / "releases", ledger=unknown).text
+    assert face.Bundle(second).decision() is None
+
+
 def test_copies_and_bundles_of_other_ledgers_are_named(folder: Path) -> None:
-    from synthdp.cli.budget import open_book
+    from synthdp.ledger.connect import open_book
 
     shutil.copytree(folder / "releases" / "first", folder / "releases" / "again")
     entries = open_book(".synthdp/ledger.db").entries()

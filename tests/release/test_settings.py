@@ -43,6 +43,7 @@ ONE_ROOM = {
     "ParquetSource.levels_only": "privacy/test_source.py",
     "ParquetSource.path": "privacy/test_source.py",
     "ReleaseSpec.maps": "spec/test_values_and_lists.py",
+    "Publication.decision": "bundle/test_decisions.py",
     "Signing.key_env": "bundle/test_signing.py",
     "Signing.required": "bundle/test_signing.py",
     "SqlSource.query": "privacy/engines/test_counts.py",

@@ -303,6 +303,11 @@ class Publication(Model):
     authors: tuple[Annotated[str, Field(min_length=1)], ...] = key(
         "who fills in the record; default: the curators", ["A. Steward"], default=()
     )
+    decision: Literal["required", "optional"] = key(
+        "required: `synthdp export` waits for a yes that `synthdp decide` recorded",
+        "required",
+        default="optional",
+    )
 
 
 class Signing(Model):
