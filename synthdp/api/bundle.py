@@ -358,7 +358,7 @@ class Bundle:
         from synthdp.ledger.connect import budget_noted
         from synthdp.ledger.entries import decision_of
         from synthdp.release.gates import check_red_lines, red_lines
-        from synthdp.tracking.mlflow_run import log_decision
+        from synthdp.tracking.mlflow_run import log_tags
         from synthdp.verify.at_hand import digest_of, published_entries
 
         with budget_noted():
@@ -371,8 +371,8 @@ class Bundle:
             )
             found = decision_of([written], own.run)
             assert found is not None  # it was just written
-        told = log_decision(self.path.parent, own.run, found)
-        return replace(found, warnings=tuple(told))
+        tags = {"decision": answer, "decision_by": by, "decision_why": why}
+        return replace(found, warnings=tuple(log_tags(self.path.parent, own.run, tags)))
 
     def decision(self, *, ledger: str | None = None) -> Decision | None:
         """The decision that holds; None where nobody has decided. `ledger` is as in `decide`.

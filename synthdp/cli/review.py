@@ -27,7 +27,6 @@ import typer
 from synthdp import __version__
 from synthdp.cli.options import BundleArgument, Json, LedgerOfRun, Out, say, show, shown, working
 from synthdp.errors import INSTALL_RELEASE, OutputError, SynthdpError
-from synthdp.files import SUMS
 from synthdp.ledger.entries import ANSWERS
 from synthdp.spec import addresses
 from synthdp.spec.load.wording import up
@@ -117,14 +116,14 @@ def decide(
     from synthdp.api.bundle import Bundle, book_of_run
     from synthdp.ledger.connect import budget_noted
     from synthdp.release.gates import red_lines
-    from synthdp.verify.at_hand import decided
+    from synthdp.verify.at_hand import LEDGER, decided
 
-    bundle = (out if (out / SUMS).exists() else out / "bundle").absolute()
+    bundle = (out if (out / LEDGER).exists() else out / "bundle").absolute()
     asked = {"yes": yes, "no": no, "withdrawn": withdraw}
     answers = [answer for answer in ANSWERS if asked[answer]]
     said = [text for text in (by, why) if text is not None]
     with budget_noted(), working():
-        if not (bundle / SUMS).is_file():
+        if not (bundle / LEDGER).exists():
             raise OutputError(
                 f"{out} holds no bundle: there is nothing to decide on",
                 hint="give the output folder of a release whose gates held, or a bundle folder",

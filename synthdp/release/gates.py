@@ -161,22 +161,23 @@ def attack_figures(attacks: Sequence[DeclaredAttack], *, prefix: str) -> dict[st
 
 # --- red lines ---
 
+Tick = Literal["ok", "ask", "crossed"]
+
 
 @dataclass(frozen=True)
 class RedLine:
     """A reason not to publish a bundle; of one in state `ask` only a person can tell.
 
-    >>> print(RedLine("audits", "ok", "2 are kept, and none refutes the claim"))
-    [x] audits: 2 are kept, and none refutes the claim
+    >>> print(RedLine("audits", "ok", "2 beside it, and none refutes the claim"))
+    [x] audits: 2 beside it, and none refutes the claim
     """
 
     what: str
-    state: Literal["ok", "ask", "crossed"]
+    state: Tick
     found: str
 
     def __str__(self) -> str:
-        marks = {"ok": "x", "ask": " ", "crossed": "!"}
-        return f"[{marks[self.state]}] {self.what}: {self.found}"
+        return f"[{dict(ok='x', ask=' ', crossed='!')[self.state]}] {self.what}: {self.found}"
 
 
 def red_lines(bundle: Path, ledger: Sequence[Entry]) -> tuple[RedLine, ...]:
@@ -196,34 +197,31 @@ def red_lines(bundle: Path, ledger: Sequence[Entry]) -> tuple[RedLine, ...]:
     planned = [(spend.purpose, spend.event) for spend in stated.planned]
     audits = [audit for audit in audits_in(bundle.parent) if audit.covers(planned)]
     refuted = "; ".join(said for audit in audits for said in audit.refuted)
+    made = f"{len(audits)} beside it, and none refutes the claim"
     epsilon = stated.epsilon + (stated.domain_from.epsilon if stated.domain_from else 0.0)
-    small = epsilon < EPSILON.fair
-    reason = spec.publication.justification if spec.publication else None
-    told = f"below {EPSILON.fair:g}" if small else "and publication.justification says why"
+    why = f"below {EPSILON.fair:g}" if epsilon < EPSILON.fair else ""
+    if not why and spec.publication and spec.publication.justification:
+        why = "and publication.justification says why"
     ended = {e.run for e in ledger if (e.dataset, e.kind) == (spec.dataset.id, "settle")}
     runs = len(ended - {*searches(ledger, spec.dataset.id)})
-    return (
-        RedLine("verify", "ok", "agrees with itself"),
-        RedLine("audits", "crossed", refuted)
+    chosen = f"one of {runs} runs: chosen by how its figures look?"
+    other = "; ".join(other_ids(spec, ledger))
+    lines: list[tuple[str, Tick, str]] = [
+        ("verify", "ok", "agrees with itself"),
+        ("audits", "crossed", refuted)
         if refuted
-        else RedLine("audits", "ok", f"{len(audits)} beside it, and none refutes the claim")
+        else ("audits", "ok", made)
         if audits
-        else RedLine("audits", "ask", "none lies beside it; `synthdp audit` makes one"),
-        RedLine("epsilon", "ok", f"{up(epsilon)}, {told}")
-        if small or reason
-        else RedLine("epsilon", "ask", f"{up(epsilon)}, and no justification: why so much?"),
-        RedLine("unit", "ask", f"{stated.unit_meaning}; may a person have several?"),
-        RedLine("declarations", "ask", "was a bound, a category or an arrow read off the rows?"),
-        RedLine(
-            "same table",
-            "ask",
-            "; ".join(other_ids(spec, ledger))
-            or "is it released under another id, or in another ledger?",
-        ),
-        RedLine("selection", "ok", "the only run of its dataset that has ended")
-        if runs == 1
-        else RedLine("selection", "ask", f"one of {runs} runs: chosen by how its figures look?"),
-    )
+        else ("audits", "ask", "none lies beside it; `synthdp audit` makes one"),
+        ("epsilon", "ok" if why else "ask", f"{up(epsilon)}, {why or 'and nobody wrote down why'}"),
+        ("unit", "ask", f"{stated.unit_meaning}; may a person have several?"),
+        ("declarations", "ask", "was a bound, a category or an arrow read off the rows?"),
+        ("same table", "ask", other or "is it released under another id, or in another ledger?"),
+        ("selection", "ask", chosen)
+        if runs > 1
+        else ("selection", "ok", "the only run of its dataset that has ended"),
+    ]
+    return tuple(RedLine(*line) for line in lines)
 
 
 def check_red_lines(lines: Sequence[RedLine]) -> None:

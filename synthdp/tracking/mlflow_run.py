@@ -34,7 +34,6 @@ from synthdp import __version__
 from synthdp.bundle.certificate_text import template
 from synthdp.errors import GateError, OutputError, SynthdpError
 from synthdp.files import missing_folders, parse_json, read_text, write_private
-from synthdp.ledger.entries import Decision
 from synthdp.spec.addresses import (
     check_uri,
     home,
@@ -144,12 +143,10 @@ def ledger_of(out: Path) -> str | None:
     return None
 
 
-def log_decision(out: Path, run: str, decision: Decision) -> list[str]:
-    """Tag the run of the release in `out`, where it was tracked; returns the warnings.
-
-    The tags are copies: the ledger is the record.
-    """
+def log_tags(out: Path, run: str, tags: Mapping[str, str]) -> list[str]:
+    """Tag the run of the release in `out`, where it was tracked; returns the warnings."""
     again = "give the same command again, which records nothing twice"
+
     try:
         if not (out / FILE).exists() or (record := TrackingRecord.kept(out)).run != run:
             return []
@@ -161,9 +158,8 @@ def log_decision(out: Path, run: str, decision: Decision) -> list[str]:
             ids = [] if experiment is None else [experiment.experiment_id]
             named = f"tags.`synthdp.run` = '{run}'"
             runs = client.search_runs(ids, filter_string=named, max_results=1) if ids else []
-            told = {"": decision.answer, "_by": decision.by, "_why": decision.why}
-            for name, text in told.items() if runs else ():
-                client.set_tag(runs[0].info.run_id, f"decision{name}", text)
+            for name, text in tags.items() if runs else ():
+                client.set_tag(runs[0].info.run_id, name, text)
             return bool(runs)
 
         if opened(uri, tag)[1]:
@@ -171,7 +167,7 @@ def log_decision(out: Path, run: str, decision: Decision) -> list[str]:
         return [f"MLflow has no run {run}: `synthdp track {out}` logs it; then {again}"]
     except Exception as error:  # whatever the client, a database or a network has to say of it
         why = error.message if isinstance(error, SynthdpError) else reason(error)
-        return [f"MLflow did not get the decision ({why}); {again}"]
+        return [f"MLflow was not told ({why}); {again}"]
 
 
 @dataclass(kw_only=True)

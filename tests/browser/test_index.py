@@ -32,6 +32,7 @@ def bundle(place: str, checked: str) -> IndexedBundle:
         epsilon="0.9994 at delta 1e-05",
         gates="2 passed: tv1_noisy at most 0.1; tstr_ratio at least 0.9",
         signed="signed by ed25519:01234567…; whose key that is was not checked",
+        decision="decided: yes, by A. Reviewer on 2026-05-04: for teaching; the board agreed",
         checked=checked,
         checks="verified; its entries are in the ledger",
         links=(("public report", "a/report.html"), ("data card", "a/DATACARD.md")),

@@ -254,7 +254,7 @@ def test_the_ledger_is_that_of_the_releases_spec(
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
     made = bundle.decide("no", **BY)
-    assert made.answer == "no" and "MLflow did not get the decision" in made.warnings[0]
+    assert made.answer == "no" and "MLflow was not told" in made.warnings[0]
     assert "password" not in made.warnings[0]
     (tmp_path / "spec.yaml").unlink()
     (tmp_path / "other" / ".synthdp").mkdir()

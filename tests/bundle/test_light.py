@@ -74,6 +74,8 @@ def test_a_reader_of_bundles_needs_no_more_than_the_core(made: Path, tmp_path: P
     bundle = str(made)
     lines = [
         ["verify", bundle],
+        ["decide", bundle, "--ledger", str(made.parent / "ledger.db")],
+        ["export", bundle, "--to", "sqlite:///warehouse.db", "--table", "clinic"],
         ["sample", bundle, "--rows", "10", "--seed", "1", "--out", "rows.parquet"],
         ["sample", bundle, "--rows", "10", "--given", "visits >= 3 and sex == 'male'"],
         ["answer", bundle, "share(sex == 'male')"],
