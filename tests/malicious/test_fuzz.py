@@ -51,7 +51,8 @@ def test_no_input_gets_through(figure: Callable[..., None], target: str, seconds
     inputs = told["inputs"]
     assert inputs > 0, told
     if seconds > 10:  # a moment on a busy machine may be too short for many
-        assert inputs >= (200 if target in FILES else 500) and told["refused"] > 0.2 * inputs, told
+        many = seconds / (3 if target in FILES else 1.2)  # on a busy machine, too
+        assert inputs >= many and told["refused"] > 0.2 * inputs, told
         assert target in FILES or told["accepted"] > 0.02 * inputs, (
             told
         )  # of a file in a child of its own, what is good was accepted before
