@@ -11,16 +11,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+from synthdp.bundle.certificate_text import gate_words
+from synthdp.evaluate.dp_scores import ChargedScore
 from synthdp.evaluate.effects import CoverageRow
 from synthdp.evaluate.fidelity import sampling_distance
 from synthdp.evaluate.subgroups import TwoSampleRow
+from synthdp.release.gates import Figure, check_gates
 from synthdp.report import verdicts
 from synthdp.report.internal.content import GateResult
 from synthdp.report.internal.page import attack_card, render, report_cards, report_uses
+from synthdp.report.prose import number
 from synthdp.report.public.content import About, PublicContent, measured
 from synthdp.report.public.page import _beats, public_cards, public_uses, render_public
 from synthdp.report.sections import GraphView, Look, shares
 from synthdp.report.verdicts import Bounds, Verdict
+from synthdp.spec.model import Gate
 from tests.report.test_public import facts, public
 from tests.report.test_report import attack, content
 
@@ -44,21 +49,22 @@ def score(name: str, value: float | None, low: float, high: float, **more: Any) 
 
 class TestStates:
     @pytest.mark.parametrize(
-        ("value", "low", "high", "state"),
+        ("low", "high", "state"),
         [
-            (0.05, 0.02, 0.08, "good"),
-            (0.05, 0.02, 0.12, "fair"),  # green only where the worse end is
-            (0.05, 0.02, 0.3, "unknown"),
-            (0.2, 0.15, 0.3, "fair"),
-            (0.3, 0.26, 0.4, "bad"),
-            (None, 0.0, 1.0, "unknown"),
-            (None, 0.5, 1.0, "bad"),
+            (0.02, 0.08, "good"),
+            (0.02, 0.12, "fair"),  # as its worse end is
+            (0.02, 0.24, "fair"),
+            (0.02, 0.26, "unknown"),  # from good to a problem: anything may be true
+            (0.12, 0.24, "fair"),
+            (0.12, 0.26, "bad"),
+            (0.26, 0.4, "bad"),
+            (0.0, 1.0, "unknown"),
         ],
     )
-    def test_an_estimate_with_its_interval(
-        self, value: float | None, low: float, high: float, state: str
+    def test_a_colour_follows_the_worse_end_of_the_interval(
+        self, low: float, high: float, state: str
     ) -> None:
-        assert Bounds(0.1, 0.25).within(value, low, high) == state
+        assert Bounds(0.1, 0.25).within(low, high) == state
 
     @pytest.mark.parametrize(
         ("epsilon", "state"), [(1.0, "plain"), (4.9, "plain"), (5.0, "fair"), (20.0, "bad")]
@@ -282,6 +288,77 @@ def test_the_guarantee_counts_the_search_for_columns() -> None:
 
 
 def test_a_distance_that_another_sample_has_needs_no_care() -> None:
-    assert verdicts.distance("Columns", 0.06, "", "fair", floor=0.06).state == "good"
-    assert verdicts.distance("Columns", 0.07, "", "fair", floor=0.06).state == "fair"
-    assert verdicts.distance("Columns", 0.3, "", "bad", floor=0.4).state == "bad"
+    def state(low: float, high: float, floor: float) -> str:
+        found = score("tv1", (low + high) / 2, low, high)
+        return verdicts.distance("Columns", found, verdicts.COLUMNS, "", floor=floor).state
+
+    assert state(0.03, 0.06, 0.06) == "good"
+    assert state(0.03, 0.061, 0.06) == "fair"
+    assert state(0.16, 0.2, 0.4) == "bad"
+
+
+def test_a_figure_of_noise_is_shown_as_its_interval_in_the_colour_of_its_worse_end() -> None:
+    """The truth was .071, and noise had made .013 of it."""
+    lucky = [score("tv1", 0.0134, 0.0, 0.106), score("tv2", 0.02, 0.0, 0.3)]
+    whole = public(rows=4000, facts=facts(scores=lucky), floors={"tv1": 0.02, "tv2": 0.05})
+    cards, uses = cards_of(whole), uses_of(whole)
+    assert (cards["Single columns"].number, cards["Single columns"].state) == ("0 to 0.106", "fair")
+    assert (cards["Pairs of columns"].number, cards["Pairs of columns"].word) == (
+        "0 to 0.3",
+        "cannot tell",
+    )
+    assert uses["Teaching and code"].number == "0 to 0.106"
+    assert "0 to 106 of 1,000 rows" in cards["Single columns"].text
+    narrow = [score("tv1", 0.0134, 0.01, 0.016)]
+    card = cards_of(public(facts=facts(scores=narrow), floors={"tv1": 0.02}))["Single columns"]
+    assert (card.number, card.state) == ("0.0134 (0.01 to 0.016)", "good")
+
+
+@pytest.mark.parametrize(
+    ("bound", "value", "ends", "outcome"),
+    [
+        ({"at_most": 0.15}, 0.0134, (0.0, 0.106), "passed"),
+        ({"at_most": 0.1}, 0.0134, (0.0, 0.106), "passed; noise decided"),
+        ({"at_most": 0.1}, 0.12, (0.09, 0.15), "failed; noise decided"),
+        ({"at_most": 0.1}, 0.12, (0.11, 0.15), "failed"),
+        ({"at_least": 0.8}, 0.85, (0.81, 0.9), "passed"),
+        ({"at_least": 0.8}, 0.85, (0.79, 0.9), "passed; noise decided"),
+        ({"at_least": 0.8}, 0.75, (0.7, 0.81), "failed; noise decided"),
+        ({"at_least": 0.8}, 0.75, (0.7, 0.79), "failed"),
+        ({"at_most": 0.1}, 0.1, (), "passed"),
+        ({"at_most": 0.1}, None, (), "failed"),
+    ],
+)
+def test_a_gate_says_where_noise_decided(
+    bound: dict[str, float], value: float | None, ends: tuple[float, ...], outcome: str
+) -> None:
+    gate = Gate(metric="tstr_accuracy_dp" if "at_least" in bound else "tv1_dp", **bound)
+    (verdict,) = check_gates([gate], {gate.metric: Figure(value, ends=ends)})
+    assert verdict.outcome == outcome and verdict.passed == outcome.startswith("passed")
+    if ends:
+        assert f"got {value} ({number(ends[0])} to {number(ends[1])})" in str(verdict)
+
+
+def test_a_gate_that_noise_decided_is_not_green() -> None:
+    gate = GateResult(
+        metric="tv1_dp",
+        bound="at most 0.1",
+        value=0.0134,
+        ends=(0.0, 0.106),
+        passed=True,
+        outcome="passed; noise decided",
+    )
+    whole = replace(content(), gates=(gate,))
+    assert by_heading(report_cards(whole))["Gates"].state == "fair"
+    html = render(whole)
+    assert "0.0134 (0 to 0.106)" in html and "<td>passed; noise decided</td>" in html
+
+
+def test_a_bundle_states_its_gates_with_the_interval() -> None:
+    """As certificate, index and page have it."""
+    lucky = ChargedScore(name="tv1", counts=(3,), sigma=2, value=0.0134, low=0, high=0.106)
+    told = [gate_words(Gate(metric=m, at_most=0.1), [lucky]) for m in ("tv1_dp", "tv1_noisy")]
+    assert told == [
+        "tv1_dp at most 0.1: 0.0134 (0 to 0.106), passed; noise decided",
+        "tv1_noisy at most 0.1: passed",
+    ]

@@ -130,6 +130,9 @@ def _gates(content: ReportContent) -> Verdict:
     elif all(gate.metric == "tv1_noisy" for gate in content.gates):
         text += " It compares the rows with the counts that they were made to fit."
         state, better = "unknown", "a gate on tv2_dp can fail"
+    elif any("noise decided" in gate.outcome for gate in content.gates):
+        text, state = f"{text} Noise decided: see the table.", "fair"
+        better = "a larger evaluation.disclosure_share, or a bound further off"
     return Verdict("Gates", figure, text, state, better=better)
 
 
@@ -251,9 +254,11 @@ def _models(report: EvaluationReport) -> Verdict:
     text = "mean AUC on held-out real rows, learnt on synthetic ones"
     if real > verdicts.LEARNABLE:
         rows = [r for r in report.utility.rows if r.metric == "auc" and r.low is not None]
-        ends = [fmean(getattr(r, end) for r in rows) if rows else 0.0 for end in ("low", "high")]
         lost = 1 - (synthetic - 0.5) / (real - 0.5)
-        state = verdicts.LOST.within(lost, *(end / (real - 0.5) for end in ends))
+        ends = [
+            fmean(getattr(r, end) for r in rows) / (real - 0.5) for end in ("low", "high") if rows
+        ]
+        state = verdicts.LOST.within(*(ends or (lost, lost)))
         text += f"; {max(lost, 0):.0%} of what real rows teach beyond guessing is lost"
     beside = f"learnt on real rows: {real:.3g}"
     better = "a larger epsilon, or a larger share for targets"

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from synthdp.report import verdicts
-from synthdp.report.prose import number, say
+from synthdp.report.prose import estimated, number, say
 from synthdp.report.public import sections
 from synthdp.report.public.content import Column, PublicContent
 from synthdp.report.public.sections import Measured
@@ -34,7 +34,7 @@ from synthdp.report.sections import (
     render_page,
     roc_points,
 )
-from synthdp.report.verdicts import Bounds, State, Verdict
+from synthdp.report.verdicts import Score, State, Verdict
 from synthdp.spec.load.wording import many
 
 LIMITS = tuple(starmap(PageLimits, ((400, 60, 24), (200, 20, 12), (60, 8, 6), (20, 0, 3))))
@@ -124,8 +124,6 @@ def _guarantee(content: PublicContent) -> Iterator[ReportTable]:
 # --- the verdicts at the top, from the certificate's facts and public tables ---
 
 
-Score = Mapping[str, Any]
-
 NOT_PAID = "scores that are paid for"
 
 
@@ -155,13 +153,15 @@ def _pairs_card(content: PublicContent) -> Verdict:
     if (score := _score(content, "tv2")) is None:
         text = "how far the table is from the real rows was not paid for, so that it is not known"
         return Verdict("Pairs of columns", "not published", text, "unknown", better=NOT_PAID)
-    return _scored("Pairs of columns", score, verdicts.PAIRS, content.floors.get("tv2"))
+    text, floor = say("scored", score=score, what="pair of columns"), content.floors.get("tv2")
+    return verdicts.distance("Pairs of columns", score, verdicts.PAIRS, text, floor=floor)
 
 
 def _columns_card(content: PublicContent, columns: Sequence[Column]) -> Verdict:
     """How far single columns are: a score, or what distance and noise together allow."""
     if (score := _score(content, "tv1")) is not None:
-        return _scored("Single columns", score, verdicts.COLUMNS, content.floors.get("tv1"))
+        text, floor = say("scored", score=score, what="column"), content.floors.get("tv1")
+        return verdicts.distance("Single columns", score, verdicts.COLUMNS, text, floor=floor)
     bound = _columns_bound(columns)
     if bound is None:
         return Verdict("Single columns", "not published", "none was measured alone", "unknown")
@@ -176,20 +176,6 @@ def _columns_bound(columns: Sequence[Column]) -> float | None:
     if not columns:
         return None
     return min(1.0, float(np.mean([c.distance + c.by_noise for c in columns])))
-
-
-def _scored(heading: str, score: Score, bounds: Bounds, floor: float | None) -> Verdict:
-    state = bounds.within(score["value"], score["low"], score["high"])
-    text = say("scored", score=score)
-    card = verdicts.distance(heading, score["value"], text, state, floor=floor)
-    return replace(card, number=_shown(score, state))
-
-
-def _shown(score: Score, state: State) -> str:
-    """The value of a score, or its interval where noise hides the value or what it means."""
-    if score["value"] is None or state == "unknown":
-        return f"{number(score['low'])} to {number(score['high'])}"
-    return f"{score['value']:.2g}"
 
 
 def _looseness(content: PublicContent) -> float | None:
@@ -267,18 +253,15 @@ def public_uses(content: PublicContent, columns: Sequence[Column]) -> Iterator[V
 
 def _code(content: PublicContent, columns: Sequence[Column]) -> Verdict:
     """Types and values are the declared ones; columns must look about as they do."""
-    score, bound, floor = _score(content, "tv1"), _columns_bound(columns), content.floors.get("tv1")
-    state, figure = verdicts.ROUGH.state(None), "not known"
-    if score is not None:
-        state = verdicts.ROUGH.within(score["value"], score["low"], score["high"])
-        figure = _shown(score, state)
-    elif bound is not None:
+    heading, text = "Teaching and code", say("off_by")
+    if (score := _score(content, "tv1")) is not None:
+        floor = content.floors.get("tv1")
+        return verdicts.distance(heading, score, verdicts.ROUGH, text, floor=floor)
+    figure, state, bound = "not known", verdicts.ROUGH.state(None), _columns_bound(columns)
+    if bound is not None:
         state = "good" if bound < verdicts.ROUGH.fair else "unknown"
         figure = f"at most {number(bound)}"
-    text = "columns off by so much, on average (0 is equal, 1 is disjoint)"
-    beside = "" if floor is None else f"another sample of as many real rows: {floor:.2g}"
-    better = "fewer bins or a larger epsilon"
-    return Verdict("Teaching and code", figure, text, state, beside, better=better)
+    return Verdict(heading, figure, text, state, better="fewer bins or a larger epsilon")
 
 
 def _tables(content: PublicContent, columns: Sequence[Column]) -> Verdict:
@@ -312,7 +295,7 @@ def _models(content: PublicContent, columns: Sequence[Column]) -> Verdict:
         return Verdict("Models", "not known", text, "unknown", better=better)
     text = say("model_score", score=score)
     state = verdicts.worst(_beats(s, base.get(s["target"])) for s in scores)
-    figure = _shown(score, state) if score["value"] is None else f"{score['value']:.1%}"
+    figure = estimated(score["value"], score["low"], score["high"])
     if guess is None:
         return Verdict("Models", figure, text, state)
     floor = f"always the commonest answer: {guess:.1%}"

@@ -15,7 +15,7 @@ from synthdp.drawing import charts
 from synthdp.drawing.svg import short
 from synthdp.evaluate.fidelity import association, grid, most_connected, pair_plot
 from synthdp.model.estimands import INTERCEPT
-from synthdp.report.prose import number, say
+from synthdp.report.prose import estimated, number, say
 from synthdp.report.public.content import (
     DIGITS,
     Column,
@@ -170,7 +170,7 @@ def hidden_levels(domain: Domain, columns: Sequence[Column]) -> ReportTable:
 
 def learning(scores: Scores) -> Section:
     """A sentence for each published accuracy."""
-    return Section(notes=[say("learnt", score=s, value=_value(s)) for s in scores if s["target"]])
+    return Section(notes=[say("learnt", score=s, told=_told(s)) for s in scores if s["target"]])
 
 
 def score_table(scores: Scores) -> ReportTable:
@@ -179,9 +179,7 @@ def score_table(scores: Scores) -> ReportTable:
         {
             "score": s["name"],
             "target": s["target"] or "",
-            "value": _value(s),
-            "from": number(s["low"]),
-            "to": number(s["high"]),
+            "value, 95% interval": _told(s),
             "noisy counts": ", ".join(map(str, s["counts"])),
             "noise (standard deviation)": number(s["sigma"]),
         }
@@ -190,8 +188,8 @@ def score_table(scores: Scores) -> ReportTable:
     return ReportTable.of("Scores on real rows, with noise that was paid for", rows)
 
 
-def _value(score: Mapping[str, Any]) -> str:
-    return "hidden by noise" if score["value"] is None else number(score["value"])
+def _told(score: Mapping[str, Any]) -> str:
+    return estimated(score["value"], score["low"], score["high"])
 
 
 # --- estimands: pictures of intervals, and a table ---
