@@ -139,15 +139,31 @@ def distance(
     )
 
 
-def noisy_columns(noise: Iterable[float]) -> Verdict:
-    """Columns whose shape may be noise, from the part of the rows that noise alone may move."""
-    known = list(noise)
-    many = sum(part >= NOISY_SHAPE for part in known)
-    state = NOISY_COLUMNS.state(many / len(known)) if known else "unknown"
-    text = say("noisy_shapes", part=NOISY_SHAPE)
-    better = "" if state in ("good", "unknown") else "fewer bins or categories for them"
-    figure = f"{many} of {len(known)}" if known else "not measured"
-    return Verdict("Columns whose shape is noise", figure, text, state, better=better)
+def noisy(
+    heading: str,
+    text: str,
+    parts: Mapping[str, float],
+    *,
+    limit: float = NOISY_SHAPE,
+    most: int = 24,
+) -> Verdict:
+    """What noise alone may decide: those of `parts`, by name, that it moves by `limit` or more.
+
+    The worst `most` are named.
+    """
+    hidden = above(parts, limit)
+    state = NOISY_COLUMNS.state(len(hidden) / len(parts)) if parts else "unknown"
+    if hidden:
+        more = f", and {len(hidden) - most} more" if len(hidden) > most else ""
+        text = f"{text}: {', '.join(hidden[:most])}{more}"
+    better = "fewer bins or categories, clip, or a larger epsilon" if hidden else ""
+    figure = f"{len(hidden)} of {len(parts)}" if parts else "not measured"
+    return Verdict(heading, figure, text, state, better=better)
+
+
+def above(parts: Mapping[str, float], limit: float = NOISY_SHAPE) -> list[str]:
+    """The names of those from `limit` on, the worst first."""
+    return sorted((n for n, part in parts.items() if part >= limit), key=lambda n: -parts[n])
 
 
 def attack(

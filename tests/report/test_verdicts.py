@@ -12,21 +12,24 @@ import numpy as np
 import pytest
 
 from synthdp.bundle.certificate_text import gate_words
+from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.evaluate.dp_scores import ChargedScore
 from synthdp.evaluate.effects import CoverageRow
 from synthdp.evaluate.fidelity import sampling_distance
 from synthdp.evaluate.subgroups import TwoSampleRow
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.release.gates import Figure, check_gates
 from synthdp.report import verdicts
 from synthdp.report.internal.content import GateResult
 from synthdp.report.internal.page import attack_card, render, report_cards, report_uses
 from synthdp.report.prose import number
-from synthdp.report.public.content import About, PublicContent, measured
+from synthdp.report.public.content import About, PublicContent, mean_noise
 from synthdp.report.public.page import _beats, public_cards, public_uses, render_public
+from synthdp.report.public.sections import Measured
 from synthdp.report.sections import GraphView, Look, shares
 from synthdp.report.verdicts import Bounds, Verdict
 from synthdp.spec.model import Gate
-from tests.report.test_public import facts, public
+from tests.report.test_public import facts, public, table_of
 from tests.report.test_report import attack, content
 
 
@@ -35,16 +38,25 @@ def by_heading(found: Any) -> dict[str, Verdict]:
 
 
 def cards_of(whole: PublicContent) -> dict[str, Verdict]:
-    return by_heading(public_cards(whole, [*measured(whole.domain, whole.codes, whole.tables)]))
+    return by_heading(public_cards(whole, Measured.of(whole)))
 
 
 def uses_of(whole: PublicContent) -> dict[str, Verdict]:
-    return by_heading(public_uses(whole, [*measured(whole.domain, whole.codes, whole.tables)]))
+    return by_heading(public_uses(whole, Measured.of(whole)))
 
 
 def score(name: str, value: float | None, low: float, high: float, **more: Any) -> dict[str, Any]:
     stated = {"name": name, "target": None, "counts": [3], "sigma": 2.0, "tables": 3}
     return {**stated, "value": value, "low": low, "high": high, **more}
+
+
+def stated(kind: str, known: int, refused: int) -> dict[str, Any]:
+    """An estimand with so many figures, and so many that have none."""
+    figure = {"estimate": 0.001, "interval": [-0.01, 0.012], "rows": 100.0}
+    figures: list[dict[str, Any]] = [{**figure, "group": f"g{k}"} for k in range(known)]
+    figures += [{"refused": "too few rows"} for _ in range(refused)]
+    text, statistic = f"{kind} of t", "coefficient" if kind == "regression" else "mean"
+    return {"kind": kind, "text": text, "statistic": statistic, "about": ["a"], "figures": figures}
 
 
 class TestStates:
@@ -121,8 +133,8 @@ class TestThePublicPage:
     def test_without_paid_scores_nothing_is_claimed_of_pairs(self) -> None:
         cards, uses = cards_of(public()), uses_of(public())
         assert cards["Pairs of columns"].state == uses["Shares and tables"].state == "unknown"
-        assert uses["Models"].word == "cannot tell"
-        assert "paid for" in uses["Models"].better
+        assert uses["Prediction"].word == "cannot tell"
+        assert "paid for" in uses["Prediction"].better
 
     def test_a_good_release(self) -> None:
         scores = [
@@ -134,12 +146,13 @@ class TestThePublicPage:
         cards, uses = cards_of(whole), uses_of(whole)
         assert cards["Pairs of columns"].state == cards["Single columns"].state == "good"
         assert "another sample of as many real rows: 0.03" in cards["Pairs of columns"].floor
-        assert [uses[u].word for u in ("Teaching and code", "Shares and tables", "Models")] == [
+        assert [uses[u].word for u in ("Teaching and code", "Shares and tables", "Prediction")] == [
             "yes",
             "with care",
             "yes",
         ]
-        assert "commonest answer" in uses["Models"].floor
+        assert "commonest answer" in uses["Prediction"].floor
+        assert uses["Coefficients"].number == "by copies alone"
 
     def test_a_small_table_is_told_to_be_bad(self) -> None:
         whole = public(rows=40)  # noise of 5 in levels of 10
@@ -156,9 +169,9 @@ class TestThePublicPage:
 
     def test_models_that_do_no_better_than_a_constant_guess(self) -> None:
         worse = [score("tstr_accuracy", 0.1, 0.05, 0.15, target="sort")]
-        assert uses_of(public(facts=facts(scores=worse)))["Models"].word == "no"
+        assert uses_of(public(facts=facts(scores=worse)))["Prediction"].word == "no"
         hidden = [score("tstr_accuracy", None, 0.0, 1.0, target="sort")]
-        assert uses_of(public(facts=facts(scores=hidden)))["Models"].word == "cannot tell"
+        assert uses_of(public(facts=facts(scores=hidden)))["Prediction"].word == "cannot tell"
 
     @pytest.mark.parametrize(
         ("value", "low", "high", "state"),
@@ -179,14 +192,87 @@ class TestThePublicPage:
     def test_estimands_are_judged_by_their_intervals(self, half: float, state: str) -> None:
         figure = {"estimate": 0.5, "interval": [0.5 - half, 0.5 + half], "rows": 100.0}
         stated = {"text": "t", "statistic": "share", "about": ["a"], "figures": [figure]}
-        assert cards_of(public(estimands=[stated]))["Estimands"].state == state
+        assert cards_of(public(estimands=[stated]))["Questions answered"].state == state
 
-    def test_declared_effects_are_not_judged_by_their_size(self) -> None:
-        figure = {"estimate": 0.001, "interval": [-0.01, 0.012], "rows": 100.0}
-        stated = {"kind": "effect", "text": "t", "statistic": "effect", "about": ["a"]}
-        whole = public(estimands=[{**stated, "figures": [figure]}])
-        assert uses_of(whole)["Effects"].word == "with care"
-        assert cards_of(whole)["Estimands"].state == "unknown"
+    @pytest.mark.parametrize("kind", ["effect", "regression"])
+    def test_effects_and_coefficients_are_not_judged_by_their_size(self, kind: str) -> None:
+        """No card denies what stands on the page with an interval."""
+        none = public(estimands=[stated(kind, 0, 2)], graph=GraphView(mode="none"))
+        assert uses_of(none)["Effects"].word == "no"
+        assert cards_of(none)["Questions answered"].state == "bad"
+        half = public(estimands=[stated(kind, 1, 1)], graph=GraphView(mode="none"))
+        assert uses_of(half)["Effects"].number == "1 of 2"
+        assert uses_of(half)["Effects"].word == "with care"
+        assert cards_of(half)["Questions answered"].state == "fair"
+        whole = public(estimands=[stated(kind, 2, 0)])
+        card = cards_of(whole)["Questions answered"]
+        assert (card.number, card.state) == ("2 of 2", "plain")
+
+    def test_up_to_three_figures_stand_on_the_first_screen(self) -> None:
+        asked = [stated("effect", 2, 1), stated("question", 0, 1), stated("regression", 3, 0)]
+        html = render_public(public(estimands=asked))
+        first = html[: html.index("<main>")]
+        assert re.findall(r"<li>(.*?): <strong>(.*?)</strong>", first) == [
+            ("effect of t, g0", "0.001 (-0.01 to 0.012)"),
+            ("regression of t, g0", "0.001 (-0.01 to 0.012)"),
+            ("effect of t, g1", "0.001 (-0.01 to 0.012)"),
+        ]
+        assert "First figures" not in render_public(public(estimands=[stated("effect", 0, 2)]))
+
+    def test_linkage_checks_and_audits_stand_on_the_first_screen(self) -> None:
+        gates = ("tv1_dp at most 0.1: 0.0134 (0 to 0.106), passed; noise decided",)
+        html = render_public(public(gates=gates))
+        first = html[: html.index("<main>")]
+        assert gates[0] in first and "no audit is published" in first and "linking rows" in first
+
+    def test_pairs_whose_table_is_noise_have_a_card_with_names(self) -> None:
+        """Twelve levels by four under noise of 30 in 400 rows; four by four under noise of 1."""
+        domain = Domain((*table_of(("sort", "size")).columns, *table_of(("land",), 12).columns))
+        codes = np.random.default_rng(0).integers(0, 4, size=(400, 3)).astype(np.uint16)
+
+        def pair(one: int, other: int, sigma: float) -> NoisyTable:
+            names, sizes = domain.names, domain.sizes
+            counts = np.zeros((sizes[one], sizes[other]))
+            np.add.at(counts, (codes[:, one], codes[:, other]), 1.0)
+            return NoisyTable((names[one], names[other]), counts, sigma)
+
+        whole = public(domain=domain, codes=codes, tables=[pair(0, 1, 1.0), pair(0, 2, 30.0)])
+        card = cards_of(whole)["Pairs whose table is noise"]
+        assert (card.number, card.state) == ("1 of 2", "bad") and "sort with land" in card.text
+        sound = [p.names for p in Measured.of(whole).pairs if p.sound]
+        assert sound == [("sort", "size")]
+
+    def test_where_many_columns_are_noise_no_score_makes_shares_of_them(self) -> None:
+        scores = [score("tv1", 0.01, 0.0, 0.02), score("tv2", 0.02, 0.01, 0.03)]
+        whole = public(rows=40, facts=facts(scores=scores))
+        card = uses_of(whole)["Shares and tables"]
+        assert card.word == "no" and card.number == "3 of 3"
+        assert uses_of(whole)["Teaching and code"].word == "with care"
+        html = render_public(whole)
+        first = html[: html.index("<main>")]
+        assert all(name in first for name in whole.domain.names) and "Noise alone" in first
+
+    def test_means_by_a_group_are_a_use_by_the_number_of_its_levels(self) -> None:
+        """Noise of 6 in 1,000 rows and ten bins: tables of 3 levels hold, of 12 they do not."""
+        age = ColumnDomain(
+            "age", "integer", tuple("abcdefghij"), False, (), (*range(10),), 10, 0, 9
+        )
+        domain = Domain((age, *table_of(("sex",), 3).columns, *table_of(("land",), 12).columns))
+        rng, sizes = np.random.default_rng(0), (10, 3, 12)
+        codes = np.stack([rng.integers(0, k, 1000) for k in sizes], axis=1).astype(np.uint16)
+        tables = [
+            NoisyTable((domain.names[i], "age"), np.full((sizes[i], 10), 1000 / sizes[i] / 10), 6.0)
+            for i in (1, 2)
+        ]
+        whole = public(domain=domain, codes=codes, tables=tables)
+        card = uses_of(whole)["Means by group"]
+        assert (card.number, card.word) == ("up to 3 levels", "with care")
+        assert "not of age by land (12 levels)" in card.text
+        far = replace(whole, tables=[replace(t, sigma=60.0) for t in tables])
+        assert uses_of(far)["Means by group"].word == "no"
+        tail = replace(whole, means={"age": 0.5})
+        assert "no mean at all of age" in uses_of(tail)["Means by group"].text
+        assert uses_of(public())["Means by group"].word == "cannot tell"
 
     def test_the_first_screen_says_what_whom_and_whom_to_ask(self) -> None:
         about = About(
@@ -362,3 +448,36 @@ def test_a_bundle_states_its_gates_with_the_interval() -> None:
         "tv1_dp at most 0.1: 0.0134 (0 to 0.106), passed; noise decided",
         "tv1_noisy at most 0.1: passed",
     ]
+
+
+def test_a_long_tail_that_noise_makes_is_seen_by_its_mean_and_by_no_shape() -> None:
+    """Payments of 200 bins up to 1,000,000 of which the first holds nearly all of 20,000 rows; the
+    noise of 20 in each bin moves one row in ten, and the mean by more than it is.
+    """
+    edges = tuple(float(5_000 * k) for k in range(200))
+    paid = ColumnDomain("paid", "number", tuple(map(str, edges)), False, (), edges, 1e6, 0.0, 1e6)
+    age = ColumnDomain("age", "number", tuple("abcd"), False, (), (0, 25, 50, 75), 100, 0, 100)
+    domain, rng = Domain((paid, age)), np.random.default_rng(0)
+    codes = np.stack([rng.random(20_000) > 0.999, rng.integers(0, 4, 20_000)], axis=1)
+    codes = codes.astype(np.uint16)
+    tables = [
+        NoisyTable((c.name,), np.bincount(codes[:, i], minlength=c.levels).astype(float), 20.0)
+        for i, c in enumerate(domain.columns)
+    ]
+    found = mean_noise(domain, codes, tables)
+    assert found["paid"] > 1 and found["age"] < 0.01
+    whole = public(domain=domain, codes=codes, tables=tables, means=found, rows=20_000)
+    cards = cards_of(whole)
+    assert cards["Columns whose shape is noise"].number == "0 of 2"
+    card = cards["Means that noise makes"]
+    assert (card.number, card.state) == ("1 of 2", "bad") and card.text.endswith(": paid")
+
+
+def test_the_noise_of_a_mean_is_that_of_draws() -> None:
+    age = ColumnDomain("age", "number", tuple("abcd"), False, (), (0, 25, 50, 75), 100, 0, 100)
+    counts, rng = np.array([400.0, 300.0, 200.0, 100.0]), np.random.default_rng(0)
+    codes = np.repeat(np.arange(4), counts.astype(int))[:, None].astype(np.uint16)
+    mean = float(counts @ age.centres) / 1000
+    drawn = (rng.normal(0, 20, (20_000, 4)) @ (age.centres - mean)) / 1000
+    found = mean_noise(Domain((age,)), codes, [NoisyTable(("age",), counts, 20.0)])["age"]
+    assert found * mean == pytest.approx(1.96 * drawn.std(), rel=0.03)

@@ -249,7 +249,7 @@ def _models(report: EvaluationReport) -> Verdict:
     real, synthetic = report.utility.mean_auc_real, report.utility.mean_auc_synthetic
     if real is None or synthetic is None:
         text, better = "no classifier could be judged", "columns to predict: evaluation.targets"
-        return _use("Models", "not judged", text, "unknown", "", better)
+        return _use("Prediction", "not judged", text, "unknown", "", better)
     state: State = "unknown"
     text = "mean AUC on held-out real rows, learnt on synthetic ones"
     if real > verdicts.LEARNABLE:
@@ -262,7 +262,7 @@ def _models(report: EvaluationReport) -> Verdict:
         text += f"; {max(lost, 0):.0%} of what real rows teach beyond guessing is lost"
     beside = f"learnt on real rows: {real:.3g}"
     better = "a larger epsilon, or a larger share for targets"
-    return _use("Models", number(synthetic), text, state, beside, better)
+    return _use("Prediction", number(synthetic), text, state, beside, better)
 
 
 def _effects(content: ReportContent, report: EvaluationReport) -> Verdict:

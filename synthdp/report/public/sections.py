@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -199,6 +200,23 @@ def estimands(stated: Estimands) -> Section:
     """The first figures and, where there are more, all of them as tables; and their pictures."""
     table = estimand_table(stated)
     return Section("", [*estimand_pictures(stated)], [table.cut(12), table.cut(400)])
+
+
+def first_figures(stated: Estimands, *, most: int) -> list[tuple[str, str]]:
+    """What was asked and what is known of it, at most `most`: the first of each estimand first."""
+    known = [
+        [(s, f) for f in s["figures"] if f.get("interval") and f.get("group") != INTERCEPT]
+        for s in stated
+    ]
+    ranked = [*chain(*(k[:1] for k in known)), *chain(*(k[1:] for k in known))]
+    told = list[tuple[str, str]]()
+    for asked, figure in ranked[:most]:
+        value, low, high = (
+            _stated_value(asked, v) for v in (figure["estimate"], *figure["interval"])
+        )
+        group = f", {figure['group']}" if figure.get("group") else ""
+        told.append((f"{asked['text']}{group}", f"{value} ({low} to {high})"))
+    return told
 
 
 def estimand_pictures(estimands: Estimands) -> Iterator[Picture]:
