@@ -282,7 +282,7 @@ class TestThePublicPage:
         first = html[: html.index("<main>")]
         for said in ("A survey.", "one person", "&lt;desk@x.example&gt;", "CC0-1.0", "2026-11-05"):
             assert said in first
-        assert "unsigned" in first and html.count("<details") == 4
+        assert "unsigned" in first and html.count("<details") == 5
 
 
 class TestTheInternalPage:

@@ -233,13 +233,14 @@ def estimand_pictures(estimands: Estimands) -> Iterator[Picture]:
             sentence += f" {many(refused, 'group')} {has} no figure: the table below says why."
         label = stated["statistic"]
         if label == "coefficient":
-            label = "coefficients in halves of their intervals: beyond 1 and -1 they are not zero"
+            label = "each coefficient in its own unit, on its own scale; the dotted line is 0"
         svg = charts.intervals(
             [_interval(stated, figure) for figure in known],
             label=label,
             alt=f"Estimates with 95% intervals: {stated['text']}",
             # From 0 on where that means something: a mean's interval would be a dot far from it.
             origin=None if label in ("mean", "quantile", "count") else 0.0,
+            apart=stated["statistic"] == "coefficient",
         )
         yield Picture(stated["text"], Markup(svg), sentence)
 
@@ -247,19 +248,17 @@ def estimand_pictures(estimands: Estimands) -> Iterator[Picture]:
 def _interval(
     stated: Mapping[str, Any], figure: Mapping[str, Any]
 ) -> tuple[str, list[tuple[float, float, float]]]:
-    """Name and place of an estimate: coefficients, of different units, in halves of intervals."""
+    """Name and place of an estimate."""
     value, (low, high) = figure["estimate"], figure["interval"]
     told, *ends = (_stated_value(stated, v) for v in (value, low, high))
-    half = ((high - low) / 2 or 1.0) if stated["statistic"] == "coefficient" else 1.0
-    name = f"{figure.get('group') or 'all'}: {told}, {' to '.join(ends)}"
-    return name, [(value / half, low / half, high / half)]
+    return f"{figure.get('group') or 'all'}: {told}, {' to '.join(ends)}", [(value, low, high)]
 
 
 def estimand_table(estimands: Estimands) -> ReportTable:
     """Every figure with its interval."""
     rows = (
         {
-            "estimand": stated["text"],
+            "question": stated["text"],
             "group": figure.get("group") or "",
             "estimate": (
                 _stated_value(stated, figure["estimate"])
@@ -274,7 +273,7 @@ def estimand_table(estimands: Estimands) -> ReportTable:
         for stated in estimands
         for figure in stated["figures"]
     )
-    return ReportTable.of("Estimands", rows)
+    return ReportTable.of("Questions and their figures", rows)
 
 
 def _stated_value(stated: Mapping[str, Any], value: float) -> str:
