@@ -481,3 +481,198 @@ def test_the_noise_of_a_mean_is_that_of_draws() -> None:
     drawn = (rng.normal(0, 20, (20_000, 4)) @ (age.centres - mean)) / 1000
     found = mean_noise(Domain((age,)), codes, [NoisyTable(("age",), counts, 20.0)])["age"]
     assert found * mean == pytest.approx(1.96 * drawn.std(), rel=0.03)
+
+
+# --- every verdict on each side of each of its bounds ---
+
+
+def distanced(bounds: Bounds) -> Any:
+    return lambda low, high: verdicts.distance("x", score("tv1", low, low, high), bounds, "").state
+
+
+def told_apart(low: float, high: float) -> str:
+    return verdicts.told_apart((low + high) / 2, low, high, floor=None).state
+
+
+def of_parts(hidden: int, every: int) -> str:
+    parts = {f"c{k}": verdicts.NOISY_SHAPE if k < hidden else 0.1499 for k in range(every)}
+    return verdicts.noisy("x", "t", parts).state
+
+
+def of_means(hidden: float, every: int) -> str:
+    parts = {f"c{k}": 0.1 for k in range(every - 1)} | {"c": hidden}
+    return verdicts.noisy("x", "t", parts, limit=verdicts.LOOSE.fair).state
+
+
+def of_models(low: float, high: float) -> str:
+    """Beside a constant guess, which is right on .25675 of these rows."""
+    found = [score("tstr_accuracy", (low + high) / 2, low, high, target="sort")]
+    return uses_of(public(rows=4000, facts=facts(scores=found)))["Prediction"].state
+
+
+def of_columns(sigma: float) -> str:
+    """Four levels of 100 rows that fit their counts: noise alone moves .0040 sigma of them."""
+    whole = public()
+    tables = [replace(t, sigma=sigma) for t in whole.tables]
+    return cards_of(replace(whole, tables=tables))["Single columns"].state
+
+
+def of_estimand(half: float) -> str:
+    figure = {"estimate": -1.0, "interval": [-1 - half, -1 + half], "rows": 100.0}
+    asked = {"text": "t", "statistic": "share", "about": ["a"], "figures": [figure]}
+    return cards_of(public(estimands=[asked]))["Questions answered"].state
+
+
+def of_answered(known: int, refused: int) -> str:
+    return cards_of(public(estimands=[stated("effect", known, refused)]))[
+        "Questions answered"
+    ].state
+
+
+def of_claims(refuted: int, supported: int) -> str:
+    none = {"supported": 0, "refuted": 0, "undecided": 5}
+    counts = {"arrow": {**none, "refuted": refuted, "supported": supported}, "independence": none}
+    graph = replace(public().graph, validation={"findings": [], "counts": counts})
+    found = {cards_of(public(graph=graph))["Causal graph"].state}
+    return (found | {verdicts.claims("x", refuted, refuted + supported, "").state}).pop()
+
+
+CASES: dict[str, tuple[Any, list[tuple[Any, ...]]]] = {
+    "single columns": (
+        distanced(verdicts.COLUMNS),
+        [
+            (0.0, 0.049, "good"),
+            (0.0, 0.05, "fair"),
+            (0.0, 0.149, "fair"),
+            (0.05, 0.15, "bad"),
+            (0.0, 0.15, "unknown"),
+        ],
+    ),
+    "pairs": (
+        distanced(verdicts.PAIRS),
+        [
+            (0.0, 0.099, "good"),
+            (0.0, 0.1, "fair"),
+            (0.0, 0.249, "fair"),
+            (0.1, 0.25, "bad"),
+            (0.099, 0.25, "unknown"),
+        ],
+    ),
+    "teaching": (
+        distanced(verdicts.ROUGH),
+        [
+            (0.0, 0.149, "good"),
+            (0.0, 0.15, "fair"),
+            (0.0, 0.399, "fair"),
+            (0.15, 0.4, "bad"),
+            (0.149, 0.4, "unknown"),
+        ],
+    ),
+    "told apart": (
+        told_apart,
+        [
+            (0.5, 0.599, "good"),
+            (0.5, 0.6, "fair"),
+            (0.6, 0.749, "fair"),
+            (0.6, 0.75, "bad"),
+            (0.599, 0.75, "unknown"),
+        ],
+    ),
+    "what learning loses": (
+        verdicts.LOST.within,
+        [
+            (-0.1, 0.099, "good"),
+            (0.0, 0.1, "fair"),
+            (0.1, 0.299, "fair"),
+            (0.1, 0.3, "bad"),
+            (0.0, 0.3, "unknown"),
+        ],
+    ),
+    "columns and pairs that are noise": (
+        of_parts,
+        [
+            (0, 31, "good"),
+            (1, 31, "fair"),
+            (33, 100, "fair"),
+            (34, 100, "bad"),
+            (0, 0, "unknown"),
+        ],
+    ),
+    "means that noise makes": (of_means, [(0.249, 3, "good"), (0.25, 3, "fair"), (9.0, 1, "bad")]),
+    "prediction": (
+        of_models,
+        [
+            (0.30, 0.80, "good"),
+            (0.258, 0.90, "good"),
+            (0.256, 0.90, "fair"),
+            (0.158, 0.90, "fair"),
+            (0.156, 0.90, "unknown"),
+            (0.10, 0.256, "bad"),
+            (0.10, 0.258, "unknown"),
+            (0.0, 1.0, "unknown"),
+        ],
+    ),
+    "columns without a score": (of_columns, [(12.0, "good"), (13.0, "unknown")]),
+    "estimands": (
+        of_estimand,
+        [(0.249, "good"), (0.25, "fair"), (0.999, "fair"), (1.0, "bad")],
+    ),
+    "effects that were asked for": (of_answered, [(2, 0, "plain"), (1, 1, "fair"), (0, 2, "bad")]),
+    "the graph": (
+        of_claims,
+        [(0, 5, "good"), (1, 19, "fair"), (9, 91, "fair"), (1, 9, "bad"), (0, 0, "unknown")],
+    ),
+    "the guarantee": (
+        lambda epsilon: verdicts.guarantee(epsilon, 1e-5, advantage=None).state,
+        [(4.999, "plain"), (5.0, "fair"), (9.999, "fair"), (10.0, "bad")],
+    ),
+    "the guarantee with a search": (
+        lambda found: verdicts.guarantee(4.0, 1e-5, advantage=None, search=(found, 0)).state,
+        [(0.999, "plain"), (1.0, "fair"), (6.0, "bad")],
+    ),
+    "an attack": (
+        lambda half, ceiling, refuted: (
+            verdicts.attack(0.0, -half, half, ceiling=ceiling, trials="12", refuted=refuted).state
+        ),
+        [
+            (0.1, 0.1, False, "good"),
+            (0.11, 0.1, False, "unknown"),
+            (0.099, 0.9, False, "good"),
+            (0.11, 0.9, False, "unknown"),
+            (0.01, 0.1, True, "bad"),
+        ],
+    ),
+    "intervals of analysts": (
+        lambda held, figures: verdicts.coverage("means", held, figures, floor=None).state,
+        [
+            (0.8501, 10, "good"),
+            (0.849, 10, "fair"),
+            (0.7001, 10, "fair"),
+            (0.699, 10, "bad"),
+            (0.699, 9, "unknown"),
+        ],
+    ),
+    "a change of a pair": (
+        verdicts.CHANGED.state,
+        [(0.099, "good"), (0.1, "fair"), (0.199, "fair"), (0.2, "bad")],
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "case"), [(name, case) for name, (_, cases) in CASES.items() for case in cases]
+)
+def test_every_verdict_on_each_side_of_each_of_its_bounds(
+    verdict: str, case: tuple[Any, ...]
+) -> None:
+    *given, state = case
+    assert CASES[verdict][0](*given) == state
+
+
+def test_every_bound_of_verdicts_has_cases() -> None:
+    """A new bound comes with its cases."""
+    bounds = {name for name, value in vars(verdicts).items() if isinstance(value, Bounds)}
+    assert bounds == {
+        *("EPSILON", "ROUGH", "COLUMNS", "PAIRS", "NOISY_COLUMNS", "APART", "MISSED", "REFUTED"),
+        *("LOST", "LOOSE", "CHANGED"),
+    }
