@@ -43,7 +43,7 @@ def overlay(
     if ordered and len(labels) > 6:
         return _steps(labels, first, second, alt, widths)
     order = list(range(len(labels))) if ordered else np.argsort(-first, kind="stable").tolist()
-    rows = [(short(labels[i], 18), float(first[i]), float(second[i])) for i in order[:12]]
+    rows = [(short(labels[i], 20), float(first[i]), float(second[i])) for i in order[:12]]
     if rest := order[12:]:
         rows.append((f"{len(rest)} others", float(first[rest].sum()), float(second[rest].sum())))
     return bars(rows, alt=alt)
@@ -57,7 +57,7 @@ def bars(
     body = []
     for k, (name, a, b) in enumerate(rows):
         y = 6 + 26 * k
-        body.append(_text(left - 8, y + 14, name, anchor="end"))
+        body.append(_text(left - 8, y + 14, name, anchor="end", size=11))
         body += [
             rect(left, y, wide * a / most, 9, f'fill="{FIRST}"'),
             rect(left, y + 10, wide * b / most, 9, f'fill="{SECOND}"'),
@@ -127,8 +127,8 @@ def _steps(
         ' fill-opacity=".5"/>',
         f'<path d="{_stairs(x, top + high * (1 - second / most), top + high)}" fill="none"'
         f' stroke="{SECOND}" stroke-width="1.8"/>',
-        _text(left, top + high + 16, short(labels[0], 22)),
-        _text(left + wide, top + high + 16, short(labels[-1], 22), anchor="end"),
+        _text(left, top + high + 16, short(labels[0], 25), size=10),
+        _text(left + wide, top + high + 16, short(labels[-1], 25), anchor="end", size=10),
     ]
     return inline_frame(body, width=370, height=top + high + 24, alt=alt)
 
@@ -195,8 +195,8 @@ def pairplot(
     body = []
     for i, name in enumerate(names):
         x, y = left + i * (cell + gap), 4 + i * (cell + gap)
-        body.append(_text(left - 6, y + cell / 2 + 4, short(name, 20), anchor="end", size=11))
-        body.append(_text(x + cell / 2, side + 36, short(name, 15), anchor="middle", size=9.5))
+        body.append(_text(left - 6, y + cell / 2 + 4, short(name, 18), anchor="end", size=11))
+        body.append(_text(x + cell / 2, side + 36, short(name, 14), anchor="middle", size=9.5))
         body += _ends(ends[i], x, y, cell, left, side + 12)
         for j in range(len(names)):
             x, table = left + j * (cell + gap), tables[i][j]
@@ -216,7 +216,7 @@ def _ends(
 ) -> Iterator[str]:
     """First and last level of a column: from the bottom up, and from left to right."""
     muted = "var(--muted)"
-    first, last = (short(end, 19) for end in ends)  # each has a line of its own below a cell
+    first, last = (short(end, 16) for end in ends)  # each has a line of its own below a cell
     yield _text(left - 6, y + cell, first, anchor="end", size=8, colour=muted)
     yield _text(x, below, first, anchor="start", size=8, colour=muted)
     if ends[0] != ends[1]:

@@ -152,6 +152,7 @@ def noisy(
     The worst `most` are named.
     """
     hidden = above(parts, limit)
+    text = text if parts else "none was measured by itself: what is not measured is the model's"
     state = NOISY_COLUMNS.state(len(hidden) / len(parts)) if parts else "unknown"
     if hidden:
         more = f", and {len(hidden) - most} more" if len(hidden) > most else ""
