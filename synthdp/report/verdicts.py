@@ -132,7 +132,7 @@ def distance(
     better = "fewer levels, a larger epsilon or a larger share for tables"
     if floor is not None and high <= 2 * floor:
         better = "fewer levels or more rows; a real sample would be little nearer"
-    elif high - low > bounds.fair:
+    elif bounds.state(low) != bounds.state(high):
         better = "a larger share for scores: most of it is noise"
     return Verdict(
         heading, estimated(value, low, high, floor=floor), text, state, beside, better=better

@@ -271,7 +271,8 @@ class TestThePublicPage:
         far = replace(whole, tables=[replace(t, sigma=60.0) for t in tables])
         assert uses_of(far)["Means by group"].word == "no"
         tail = replace(whole, means={"age": 0.5})
-        assert "no mean at all of age" in uses_of(tail)["Means by group"].text
+        card = uses_of(tail)["Means by group"]
+        assert card.word == "no" and card.text.endswith("; no mean at all of age")
         assert uses_of(public())["Means by group"].word == "cannot tell"
 
     def test_the_first_screen_says_what_whom_and_whom_to_ask(self) -> None:

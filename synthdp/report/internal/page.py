@@ -266,8 +266,12 @@ def _models(report: EvaluationReport) -> Verdict:
 
 
 def _effects(content: ReportContent, report: EvaluationReport) -> Verdict:
-    """Effects need a causal graph that the real rows do not refute."""
+    """Effects need a causal graph that the real rows do not refute, or figures of their own."""
     if content.graph is None or content.graph.mode in ("none", "predict"):
+        asked = [e for e in content.estimands if e.statistic in ("effect", "coefficient")]
+        if known := sum(e.interval is not None for e in asked):
+            figure, text = f"{known} of {len(asked)}", say("asked_regression")
+            return _use("Effects", figure, text, "fair", "", "a graph that is validated")
         text = "the model claims no causes, and nothing of what would change if one were set"
         return _use("Effects", "no causes", text, "bad", "", "graph.mode: given or validate")
     cards = [*_claims(report)]
