@@ -15,12 +15,12 @@ from synthdp.bundle.certificate_text import gate_words
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.evaluate.dp_scores import ChargedScore
 from synthdp.evaluate.effects import CoverageRow
-from synthdp.evaluate.fidelity import sampling_distance
+from synthdp.evaluate.fidelity import fidelity, sampling_distance
 from synthdp.evaluate.subgroups import TwoSampleRow
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.release.gates import Figure, check_gates
 from synthdp.report import verdicts
-from synthdp.report.internal.content import GateResult
+from synthdp.report.internal.content import EstimandBeside, GateResult
 from synthdp.report.internal.page import attack_card, render, report_cards, report_uses
 from synthdp.report.prose import number
 from synthdp.report.public.content import About, PublicContent, mean_noise
@@ -308,6 +308,43 @@ class TestTheInternalPage:
         assert cards["Told from real rows"].state == cards["Intervals"].state == "bad"
         assert uses["Shares and tables"].word != "yes"
         assert "in samples of equal size" in uses["Shares and tables"].floor
+
+    def test_a_wrong_mean_is_seen_where_the_shape_is_near(self) -> None:
+        """Of 2,000 rows 2 have a payment in the last of 100 bins, and 9 of the synthetic ones."""
+        paid = ColumnDomain(
+            "paid", "number", tuple(map(str, range(100))), False, (), (*range(100),), 100, 0, 100
+        )
+        real, drawn = (np.repeat([0, 99], (2000 - k, k))[:, None] for k in (2, 9))
+        codes = [np.repeat(c, 2, axis=1).astype(np.uint16) for c in (real, drawn)]
+        table = Domain((paid, replace(paid, name="again")))
+        whole = content()
+        assert whole.evaluation is not None
+        near = fidelity(*codes, table, triples=0)
+        wrong = replace(whole, domain=table, evaluation=replace(whole.evaluation, fidelity=near))
+        cards = by_heading(report_cards(wrong))
+        assert cards["Columns whose shape is lost"].state == "good"
+        assert cards["Means that are wrong"].number == "2 of 2"
+        same = replace(
+            wrong,
+            evaluation=replace(
+                whole.evaluation, fidelity=fidelity(codes[0], codes[0], table, triples=0)
+            ),
+        )
+        assert by_heading(report_cards(same))["Means that are wrong"].state == "good"
+        assert by_heading(report_uses(wrong))["Coefficients"].number == "by copies alone"
+
+    @pytest.mark.parametrize(("statistic", "word"), [("effect", "with care"), ("mean", "no")])
+    def test_an_effect_that_has_a_figure_is_not_denied(self, statistic: str, word: str) -> None:
+        beside = EstimandBeside(
+            text="t",
+            statistic=statistic,
+            group="",
+            released=2.7,
+            interval=(0.7, 4.7),
+            real=3.3,
+        )
+        whole = content(graph=None, estimands=(beside,))
+        assert by_heading(report_uses(whole))["Effects"].word == word
 
     def test_the_attack_that_tells_most_speaks(self) -> None:
         few = {"attack": "shadow", "models": 12, "refutes_claim": False}

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from synthdp.data.domain import ColumnDomain
 from synthdp.evaluate.fidelity import FidelityReport
 from synthdp.evaluate.run import EvaluationReport
 from synthdp.files import private_folder, write_private
@@ -34,6 +35,7 @@ from synthdp.report.sections import (
     graph_section,
     most_advantage,
     render_page,
+    room,
 )
 from synthdp.report.verdicts import FEW, MISSED, State, Verdict
 
@@ -105,6 +107,10 @@ def report_cards(content: ReportContent) -> Iterator[Verdict]:
         yield from _claims(content.evaluation)
     if content.fidelity is not None:
         yield from _shapes(content.fidelity)
+        off = {c.name: _off(c, content.fidelity) for c in content.domain.columns if c.ranged}
+        if off:
+            heading, text = "Means that are wrong", say("wrong_means")
+            yield verdicts.noisy(heading, text, off, limit=verdicts.LOOSE.fair, most=6)
     known = [e for e in content.estimands if e.covered is not None]
     if known:
         inside = sum(bool(e.covered) for e in known)
@@ -203,6 +209,16 @@ def _claims(report: EvaluationReport) -> Iterator[Verdict]:
         yield verdicts.claims("Graph", wrong, len(implied.rows), text)
 
 
+def _off(column: ColumnDomain, near: FidelityReport) -> float:
+    """How far the mean of the rows is from the real one, over that one's distance from the end."""
+    real, drawn = (
+        float(np.average(column.centres, weights=shares)) if shares.any() else column.lower
+        for table in (near.shares_real, near.shares_synthetic)
+        for shares in [np.asarray(table[column.name])[: len(column.centres)]]
+    )
+    return abs(drawn - real) / room(column, real)
+
+
 def _shapes(near: FidelityReport) -> Iterator[Verdict]:
     if len(near.by_column) > 1:
         largest = float(np.abs(np.triu(near.association_difference, 1)).max())
@@ -222,7 +238,7 @@ def _shapes(near: FidelityReport) -> Iterator[Verdict]:
 
 
 def report_uses(content: ReportContent) -> Iterator[Verdict]:
-    """The four uses, the easiest first; none without an evaluation."""
+    """The uses, the easiest first; none without an evaluation."""
     report, near = content.evaluation, content.fidelity
     if report is None or near is None:
         return
@@ -238,6 +254,7 @@ def report_uses(content: ReportContent) -> Iterator[Verdict]:
     better, beside = "estimands for the figures that matter", _equal(report, "tv2")
     yield _use("Shares and tables", number(near.tv2), text, state, beside, better)
     yield _models(report)
+    yield Verdict("Coefficients", "by copies alone", say("coefficients"), use=True)
     yield _effects(content, report)
 
 

@@ -15,7 +15,7 @@ from synthdp.data.encoding import Codes
 from synthdp.evaluate.effects import NORMAL_95
 from synthdp.evaluate.fidelity import nearest_distribution
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.report.sections import GraphView
+from synthdp.report.sections import GraphView, room
 from synthdp.report.verdicts import NOISY_SHAPE
 
 
@@ -117,8 +117,7 @@ def mean_noise(domain: Domain, codes: Codes, tables: Sequence[NoisyTable]) -> di
 
     It is half of a 95% interval, as a part of how far the mean of the rows (`codes`, levels `[rows,
     columns]`) is from the nearer end of the column's range. That is small where few rows are far
-    out: noise in the many empty levels of a long tail then makes the mean. No unit and no zero of a
-    scale changes it.
+    out: noise in the many empty levels of a long tail then makes the mean.
 
     A sum of counts times their levels' middles, less the mean, has variance sigma^2 times the sum
     of squares of these differences [derived here, for a known number of rows].
@@ -132,11 +131,8 @@ def mean_noise(domain: Domain, codes: Codes, tables: Sequence[NoisyTable]) -> di
         shares = np.bincount(codes[:, domain.index(name)], minlength=column.levels)
         counts, shares = (c[: len(column.centres)].astype(float) for c in (table.counts, shares))
         mean = float(shares @ column.centres) / max(1.0, float(shares.sum()))
-        room = max(
-            min(mean - column.lower, column.upper - mean), 1e-3 * (column.upper - column.lower)
-        )
         moved = table.sigma * float(np.linalg.norm(column.centres - mean)) / max(1.0, counts.sum())
-        found[name] = round(NORMAL_95 * float(moved) / room, DIGITS)
+        found[name] = round(NORMAL_95 * moved / room(column, mean), DIGITS)
     return found
 
 
