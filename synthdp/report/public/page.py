@@ -219,14 +219,13 @@ def _estimands(content: PublicContent) -> Iterator[Verdict]:
         spread = (
             f"half an interval is {median(halves):.0%} of its estimate (median)" if halves else ""
         )
-        states = [verdicts.LOOSE.state(float(median(halves)))] if halves else ["plain"]
-        if not all(every):
-            states.append("fair" if any(every) else "bad")
+        loose: State = verdicts.LOOSE.state(float(median(halves))) if halves else "plain"
+        refused: State = "plain" if all(every) else "fair" if any(every) else "bad"
         yield Verdict(
             "Questions answered",
             f"{sum(every)} of {len(every)}",
             say("questions"),
-            verdicts.worst(states),
+            verdicts.worst((loose, refused)),
             spread,
             better="a larger share for estimands, or fewer groups",
         )
@@ -328,7 +327,8 @@ def _means(content: PublicContent, pairs: Sequence[MeasuredPair]) -> Verdict:
     text = say("means_by_group", measured=len(found), bad=bad, hidden=hidden)
     if not found:
         return Verdict(heading, "not measured", text, "bad" if hidden else "unknown")
-    figure, state = (f"up to {most} levels", "fair") if most else ("no group", "bad")
+    state: State = "fair" if most else "bad"
+    figure = f"up to {most} levels" if most else "no group"
     better = "fewer bins of numbers and levels of groups, or estimands" if bad or hidden else ""
     return Verdict(heading, figure, text, state, advice=say("ask_means"), better=better)
 
