@@ -72,19 +72,7 @@ def datacard(
         sets=sorted(sorted(s, key=order.index) for s in sets),
         most_sets=40,
         measured=len({frozenset(pair) for s in sets for pair in combinations(s, 2)}),
-        sound=[
-            (name, partners)
-            for name in order
-            if (
-                partners := [
-                    other
-                    for pair in found
-                    if pair.sound and name in pair.names
-                    for other in pair.names
-                    if other != name
-                ]
-            )
-        ],
+        sound=_partners(order, [pair.names for pair in found if pair.sound]),
         unsound=sum(not pair.sound for pair in found),
         pairs=len(order) * (len(order) - 1) // 2,
         links=arrows_text(strengths),
@@ -103,6 +91,15 @@ def datacard(
             for name, column in spec.columns.items()
         ],
     )
+
+
+def _partners(
+    order: Sequence[str], pairs: Sequence[tuple[str, str]]
+) -> list[tuple[str, list[str]]]:
+    """Each column that has any, with those that it is a pair with."""
+    both = {*pairs, *((b, a) for a, b in pairs)}
+    found = ((name, [other for other in order if (name, other) in both]) for name in order)
+    return [(name, partners) for name, partners in found if partners]
 
 
 def _common(spec: ReleaseSpec, certificate: Certificate, day: str) -> dict[str, Any]:

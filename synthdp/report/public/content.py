@@ -109,7 +109,7 @@ def noise_distance(counts: FloatArray, sigma: float) -> float:
     0.0199
     """
     total = max(float(counts.sum()), 1.0)
-    return min(1.0, 0.5 * counts.size * sigma * float(np.sqrt(2 / np.pi)) / total)
+    return round(min(1.0, 0.5 * counts.size * sigma * float(np.sqrt(2 / np.pi)) / total), DIGITS)
 
 
 def mean_noise(domain: Domain, codes: Codes, tables: Sequence[NoisyTable]) -> dict[str, float]:

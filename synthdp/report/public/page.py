@@ -192,15 +192,13 @@ def _columns_bound(columns: Sequence[Column]) -> float | None:
     return min(1.0, float(np.mean([c.distance + c.by_noise for c in columns])))
 
 
-def _figures(content: PublicContent, *kinds: str) -> list[tuple[Mapping[str, Any], bool]]:
-    """Figures of estimands of these kinds, or of all others; and whether each has an interval."""
+def _figures(content: PublicContent) -> list[tuple[str, Mapping[str, Any]]]:
+    """Every figure that was asked for, with the kind of its estimand."""
     return [
-        (figure, bool(figure.get("interval")))
+        (str(stated.get("kind")), figure)
         for stated in content.estimands
         for figure in stated["figures"]
-        if (stated.get("kind") in CAUSAL) == bool(kinds)
-        and (not kinds or stated["kind"] in kinds)
-        and figure.get("group") != INTERCEPT
+        if figure.get("group") != INTERCEPT
     ]
 
 
@@ -208,17 +206,16 @@ def _estimands(content: PublicContent) -> Iterator[Verdict]:
     """Questions by how many have a figure, and by how wide the intervals are. The width says little
     of effects and coefficients: one near 0 may be known well.
     """
-    sized, others = _figures(content), _figures(content, *CAUSAL)
+    figures = _figures(content)
+    every = [bool(figure.get("interval")) for _, figure in figures]
     halves = [
         (f["interval"][1] - f["interval"][0]) / 2 / max(abs(f["estimate"]), 1e-12)
-        for f, known in sized
-        if known
+        for (kind, f), known in zip(figures, every, strict=True)
+        if known and kind not in CAUSAL
     ]
-    every = [known for _, known in (*sized, *others)]
     if every:
-        spread = (
-            f"half an interval is {median(halves):.0%} of its estimate (median)" if halves else ""
-        )
+        half = "half an interval is {:.0%} of its estimate (median)"
+        spread = half.format(median(halves)) if halves else ""
         loose: State = verdicts.LOOSE.state(float(median(halves))) if halves else "plain"
         refused: State = "plain" if all(every) else "fair" if any(every) else "bad"
         yield Verdict(
@@ -302,7 +299,7 @@ def _tables(content: PublicContent, found: Measured) -> Verdict:
     """Pairs of columns decide, and columns of which there are too many that are noise."""
     pairs, noise = _pairs_card(content), _noisy_columns(found)
     advice = "take shares and intervals from synthdp answer, not from the rows"
-    if any(f.get("interval") for e in content.estimands for f in e["figures"]):
+    if any(figure.get("interval") for _, figure in _figures(content)):
         advice = f"use the questions' figures, and for others {advice}"
     card = replace(pairs, heading="Shares and tables", advice=advice)
     if noise.state == "bad":
@@ -370,7 +367,7 @@ def _beats(score: Score, guess: float | None) -> State:
 def _effects(content: PublicContent) -> Verdict:
     """Effects need a causal graph that the data do not refute, or a figure that was asked for."""
     for kind in CAUSAL:
-        known = [known for _, known in _figures(content, kind)]
+        known = [bool(figure.get("interval")) for k, figure in _figures(content) if k == kind]
         if any(known):
             text, advice = say(f"asked_{kind}"), "for other effects ask synthdp effect"
             return Verdict("Effects", f"{sum(known)} of {len(known)}", text, "fair", advice=advice)
