@@ -436,14 +436,14 @@ class Bundle:
     def _repr_html_(self) -> str:
         from synthdp.bundle.content import Bundle as Stated
         from synthdp.bundle.derived import public_content
-        from synthdp.report.public.content import measured
         from synthdp.report.public.page import public_cards, public_uses
+        from synthdp.report.public.sections import Measured
         from synthdp.report.sections import ReportTable
 
         names = (SPEC, CERTIFICATE, PROFILE, GRAPH, MARGINALS, TABLE)
         content = self._read(names, lambda: public_content(Stated.stated(self.path)))
         facts = content.facts
-        shown = list(measured(content.domain, content.codes, content.tables))
+        found = Measured.of(content)
         purposes = ReportTable(
             "Planned purposes, each with its epsilon alone",
             ("purpose", "epsilon alone", "used"),
@@ -452,7 +452,7 @@ class Bundle:
                 for p in facts["purposes"]
             ),
         )
-        cards = [*public_uses(content, shown), *public_cards(content, shown)]
+        cards = [*public_uses(content, found), *public_cards(content, found)]
         title, svg = facts["title"] or facts["dataset"], content.graph.svg
         return cards_html(title, cards, tables=[purposes], svg=svg, notes=content.notes)
 

@@ -470,7 +470,7 @@ class Release:
             report=outcome.report,
             epsilon=plan.epsilon_spent,
             delta=plan.delta,
-            gates=tuple((v.gate.metric, v.bound) for v in outcome.verdicts),
+            gates=tuple((v.gate.metric, v.gate.bound) for v in outcome.verdicts),
             seconds=outcome.seconds,
             warnings=outcome.warnings,
             outcome=outcome,
@@ -500,7 +500,15 @@ class Release:
             Verdict("Guarantee", f"epsilon {self.epsilon:.4f}", f"at delta {self.delta:g}"),
             Verdict("Bundle", str(self.bundle.path), "public: give it to anyone"),
             Verdict("Report", str(self.report), "for the steward only: computed on real rows"),
-            *(Verdict(f"Gate {metric}", "passed", bound, "good") for metric, bound in self.gates),
+            *(
+                Verdict(
+                    f"Gate {v.gate.metric}",
+                    v.outcome,
+                    v.gate.bound,
+                    "good" if v.outcome == "passed" else "unknown",
+                )
+                for v in self.outcome.verdicts
+            ),
         ]
         return cards_html(f"Release, run {self.run}", cards, notes=self.warnings)
 

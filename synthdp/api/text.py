@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.table import Table
 
-from synthdp.report.prose import say_of_plan
+from synthdp.report.prose import estimated, say_of_plan
 
 if TYPE_CHECKING:
     from synthdp.bundle.audit_record import AuditRecord
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 MAX_LINKS = 20
 PUBLIC_QUALITY = {
-    "tv1_noisy": "single columns {:.2g} from the noisy counts (total variation)",
-    "tv1_dp": "{:.2g} from the real ones, measured under privacy",
-    "tv2_dp": "pairs of columns {:.2g} from the real ones, measured under privacy",
-    "tstr_accuracy_dp": "models are right on {:.0%} of real rows, measured under privacy",
+    "tv1_noisy": "single columns {} from the noisy counts (total variation)",
+    "tv1_dp": "{} from the real ones, measured under privacy",
+    "tv2_dp": "pairs of columns {} from the real ones, measured under privacy",
+    "tstr_accuracy_dp": "models are right on a share of {} of real rows, measured under privacy",
 }
 
 
@@ -143,9 +143,14 @@ def outcome_facts(outcome: ReleaseOutcome) -> dict[str, Any]:
         "epsilon_planned": plan.epsilon_spent,
         "epsilon_spent": outcome.job.spent.epsilon_spent,
         "delta": plan.delta,
-        "quality": {n: outcome.metrics[n] for n in PUBLIC_QUALITY if n in outcome.metrics},
+        "quality": {
+            name: outcome.metrics[name]
+            for figure in PUBLIC_QUALITY
+            for name in (figure, f"{figure}_low", f"{figure}_high")
+            if name in outcome.metrics
+        },
         "gates": [
-            {"metric": v.gate.metric, "bound": v.bound, "passed": v.passed}
+            {"metric": v.gate.metric, "bound": v.gate.bound, "passed": v.passed}
             for v in outcome.verdicts
         ],
         "seconds": outcome.seconds,
@@ -161,8 +166,14 @@ def outcome_text(outcome: ReleaseOutcome) -> str:
 
 def quality_of(metrics: Mapping[str, float]) -> str:
     """How good a table is, by those figures of a run that are public or were paid for."""
-    told = [text.format(metrics[name]) for name, text in PUBLIC_QUALITY.items() if name in metrics]
-    return say_of_plan("quality", told=told, pairs="tv2_dp" in metrics)
+    told = []
+    for name, text in PUBLIC_QUALITY.items():
+        ends = [metrics[f"{name}_{end}"] for end in ("low", "high") if f"{name}_{end}" in metrics]
+        if name in metrics:
+            value = metrics[name]
+            told.append(text.format(estimated(value, *ends) if ends else f"{value:.2g}"))
+    paid = any(name.endswith("_dp_low") for name in metrics)
+    return say_of_plan("quality", told=told, pairs="tv2_dp" in metrics, intervals=paid)
 
 
 def audit_text(record: AuditRecord, path: Path) -> str:

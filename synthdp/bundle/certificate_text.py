@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any
@@ -24,12 +24,13 @@ from synthdp.bundle.audit_record import SANITY, AuditRecord
 from synthdp.bundle.certificate import Certificate, ReleasedFile
 from synthdp.drawing.svg import safe, shortened
 from synthdp.errors import BudgetError
-from synthdp.evaluate.dp_scores import LEVEL
+from synthdp.evaluate.dp_scores import LEVEL, ChargedScore, headline
 from synthdp.privacy.events import kinds
 from synthdp.privacy.noise import NoiseKind
 from synthdp.privacy.plan import SCORES
+from synthdp.report.prose import estimated
 from synthdp.spec.load.wording import many, up
-from synthdp.spec.model import Column, Dataset, derived_of
+from synthdp.spec.model import Column, Dataset, Gate, derived_of
 
 
 def render(certificate: Certificate) -> str:
@@ -53,6 +54,7 @@ def render(certificate: Certificate) -> str:
         released=[(file.file, paid(file)) for file in c.released],
         scored=next((p.epsilon for p in c.purposes if p.purpose == SCORES), None),
         rates={event.rate for event in stated if isinstance(event, kinds.SecretSampleDpEvent)},
+        charged=[plain(gate_words(gate, c.scores)) for gate in c.charged_gates],
         noises=noises_of(planned),
         lattice=on_lattice(planned),
         sanity=SANITY,
@@ -100,8 +102,9 @@ def environment() -> Environment:
         "up": up,
         "xml": safe,
     }
-    spoken = ("fitting", "gate", "interval", "score", "value", "what")
+    spoken = ("fitting", "gate", "interval", "score", "what")
     made.filters |= {name: partial(in_words, name=name) for name in spoken}
+    made.globals["estimated"] = estimated
     made.globals["level"] = f"{LEVEL:.0%}"
     return made
 
@@ -127,6 +130,14 @@ def on_lattice(events: Iterable[Mapping[str, Any]]) -> str:
     if len(trained) == 2:
         return "the noise of training and of sums"
     return "the training's noise" if True in trained else "noise on sums" if trained else ""
+
+
+def gate_words(gate: Gate, scores: Sequence[ChargedScore]) -> str:
+    """A gate of a bundle that was published, with its figure where that is a published score."""
+    if (found := headline(scores).get(gate.metric)) is None:
+        return f"{gate.metric} {gate.bound}: passed"
+    got, ends = estimated(*found), (found.low, found.high)
+    return f"{gate.metric} {gate.bound}: {got}, {gate.outcome(found.value, ends)}"
 
 
 def effects_svg(certificate: Certificate) -> str:

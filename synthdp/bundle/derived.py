@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from synthdp.bundle.certificate import profile_svg
-from synthdp.bundle.certificate_text import effects_svg, render
+from synthdp.bundle.certificate_text import effects_svg, gate_words, render
 from synthdp.bundle.content import MODEL_FILES, REPORT, Bundle
 from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, deployment_yaml
 from synthdp.bundle.descriptions import DATACARD, arrow_strengths, datacard, graph_title, readme
@@ -29,7 +29,7 @@ from synthdp.evaluate.fidelity import sampling_floor
 from synthdp.files import read_text
 from synthdp.graph.level_groups import groups_of, on_groups
 from synthdp.privacy.mechanisms.scores import compared
-from synthdp.report.public.content import About, PublicContent
+from synthdp.report.public.content import About, PublicContent, mean_noise, measured_pairs
 from synthdp.report.public.page import render_public
 from synthdp.report.sections import GraphView, budget_left
 
@@ -50,7 +50,10 @@ class Derived:
 def _datacard(b: Bundle) -> str:
     linked = any(edge.structural for edge in b.graph.edges)
     strengths = arrow_strengths(b.graph, b.codes, b.domain, b.tables) if linked else ()
-    return datacard(b.spec, b.certificate, b.graph, b.tables, strengths, day=b.day)
+    groups = groups_of(b.tables, b.domain)
+    tables = [on_groups(table, groups) for table in b.tables]
+    pairs = tuple(measured_pairs(groups.coarse, groups.of(b.codes), tables))
+    return datacard(b.spec, b.certificate, b.graph, b.tables, strengths, pairs, day=b.day)
 
 
 def _croissant(b: Bundle) -> str:
@@ -163,6 +166,8 @@ def public_content(bundle: Bundle) -> PublicContent:
         codes=groups.of(bundle.codes),
         rows=drawn or 0,
         estimands=bundle.json(ESTIMANDS)["estimands"] if spec.estimands else (),
+        means=mean_noise(bundle.domain, bundle.codes, bundle.tables),
+        gates=tuple(gate_words(gate, bundle.certificate.scores) for gate in spec.gates),
         floors={name: round(floor, 6) for name, floor in floors.items()},
         first=spec.evaluation.targets,
         notes=tuple(

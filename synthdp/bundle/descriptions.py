@@ -29,6 +29,7 @@ from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.level_groups import groups_of
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import TRAIN
+from synthdp.report.public.content import MeasuredPair
 from synthdp.spec.addresses import is_pattern
 from synthdp.spec.expressions.parsed import quoted
 from synthdp.spec.model import (
@@ -52,10 +53,14 @@ def datacard(
     graph: CausalGraph,
     tables: Sequence[NoisyTable],
     strengths: Sequence[Strength],
+    found: Sequence[MeasuredPair],
     *,
     day: str,
 ) -> str:
-    """The data card; `strengths` are of the graph's links, `day` is the release's (ISO date)."""
+    """The data card; `strengths` are of the graph's links, `day` is the release's (ISO date).
+
+    `found` are the pairs that were measured, the same as on the page.
+    """
     order = list(spec.modelled)
     sets = {frozenset(t.columns) for t in tables if len(t.columns) > 1}
     publication = spec.publication
@@ -68,6 +73,8 @@ def datacard(
         sets=sorted(sorted(s, key=order.index) for s in sets),
         most_sets=40,
         measured=len({frozenset(pair) for s in sets for pair in combinations(s, 2)}),
+        sound=_partners(order, [pair.names for pair in found if pair.sound]),
+        unsound=sum(not pair.sound for pair in found),
         pairs=len(order) * (len(order) - 1) // 2,
         links=arrows_text(strengths),
         edges=sum(edge.structural for edge in graph.edges),
@@ -85,6 +92,15 @@ def datacard(
             for name, column in spec.columns.items()
         ],
     )
+
+
+def _partners(
+    order: Sequence[str], pairs: Sequence[tuple[str, str]]
+) -> list[tuple[str, list[str]]]:
+    """Each column that has any, with those that it is a pair with."""
+    both = {*pairs, *((b, a) for a, b in pairs)}
+    found = ((name, [other for other in order if (name, other) in both]) for name in order)
+    return [(name, partners) for name, partners in found if partners]
 
 
 def _common(spec: ReleaseSpec, certificate: Certificate, day: str) -> dict[str, Any]:

@@ -119,7 +119,7 @@ class _Verdicts(RegexHighlighter):
         r"(?m)^(?P<yellow>warning|note)\b",
         r"(?m)^(?P<green>ok)\b",
         r"(?m)^(?P<red>WRONG|synthdp:)",
-        r"(?m)^gate .*: (?:(?P<green>passed)|(?P<red>FAILED))$",
+        r"(?m)^gate .*: (?:(?P<green>passed)|(?P<yellow>passed; .*)|(?P<red>FAILED.*))$",
         r"  (?:(?P<green>better)|(?P<red>worse))(?=  |$)",
         r"(?m)^bundle  (?P<yellow>withheld)$",
     ]

@@ -43,7 +43,7 @@ def overlay(
     if ordered and len(labels) > 6:
         return _steps(labels, first, second, alt, widths)
     order = list(range(len(labels))) if ordered else np.argsort(-first, kind="stable").tolist()
-    rows = [(short(labels[i], 18), float(first[i]), float(second[i])) for i in order[:12]]
+    rows = [(short(labels[i], 20), float(first[i]), float(second[i])) for i in order[:12]]
     if rest := order[12:]:
         rows.append((f"{len(rest)} others", float(first[rest].sum()), float(second[rest].sum())))
     return bars(rows, alt=alt)
@@ -57,7 +57,7 @@ def bars(
     body = []
     for k, (name, a, b) in enumerate(rows):
         y = 6 + 26 * k
-        body.append(_text(left - 8, y + 14, name, anchor="end"))
+        body.append(_text(left - 8, y + 14, name, anchor="end", size=11))
         body += [
             rect(left, y, wide * a / most, 9, f'fill="{FIRST}"'),
             rect(left, y + 10, wide * b / most, 9, f'fill="{SECOND}"'),
@@ -73,24 +73,28 @@ def intervals(
     label: str,
     alt: str,
     origin: float | None = 0.0,
+    apart: bool = False,
 ) -> str:
     """For each name one or two estimates, (value, low, high), the first above.
 
     The axis reaches to `origin`, which stands for no effect, or for guessing; without one it begins
-    at the lowest interval.
+    at the lowest interval. With `apart` each row has an axis of its own, for another unit.
     """
     step = 30.0 + 14.0 * max(len(estimates) for _, estimates in rows)
     left, wide, high = 16.0, 560.0, step * len(rows)
-    ends = [v for _, estimates in rows for estimate in estimates for v in estimate]
-    origin = min(ends) if origin is None else origin
-    low, span = min(origin, *ends), (max(origin, *ends) - min(origin, *ends)) or 1.0
+    every = [v for _, estimates in rows for estimate in estimates for v in estimate]
+    origin = min(every) if origin is None else origin
 
-    def place(value: float) -> float:
-        return left + wide * (0.03 + 0.94 * (value - low) / span)
+    def placed(value: float, ends: Sequence[float]) -> float:
+        low, top = min(origin, *ends), max(origin, *ends)
+        return left + wide * (0.03 + 0.94 * (value - low) / ((top - low) or 1.0))
 
-    body = [_text(place(origin), high + 14, f"{origin:.4g}", anchor="middle")]
+    body = (
+        [] if apart else [_text(placed(origin, every), high + 14, f"{origin:.4g}", anchor="middle")]
+    )
     for k, (name, estimates) in enumerate(rows):
         y = step * k
+        place = partial(placed, ends=[v for e in estimates for v in e] if apart else every)
         zero = place(origin)
         body.append(_text(left, y + 14, short(name, 88)))
         body.append(_line(zero, y + 20, zero, y + step - 8, colour="var(--muted)", dashes="2 4"))
@@ -123,8 +127,8 @@ def _steps(
         ' fill-opacity=".5"/>',
         f'<path d="{_stairs(x, top + high * (1 - second / most), top + high)}" fill="none"'
         f' stroke="{SECOND}" stroke-width="1.8"/>',
-        _text(left, top + high + 16, short(labels[0], 22)),
-        _text(left + wide, top + high + 16, short(labels[-1], 22), anchor="end"),
+        _text(left, top + high + 16, short(labels[0], 25), size=10),
+        _text(left + wide, top + high + 16, short(labels[-1], 25), anchor="end", size=10),
     ]
     return inline_frame(body, width=370, height=top + high + 24, alt=alt)
 
@@ -186,13 +190,13 @@ def pairplot(
     have the second colour, those above it the first. On the diagonal, shape `[levels]`, is the
     column alone. `ends` are the first and the last level of each column, beside its axes.
     """
-    left, cell, gap = 112.0, 58.0, 5.0
+    left, cell, gap = 130.0, 78.0, 5.0
     side = len(names) * (cell + gap)
     body = []
     for i, name in enumerate(names):
         x, y = left + i * (cell + gap), 4 + i * (cell + gap)
-        body.append(_text(left - 6, y + cell / 2 + 4, short(name, 16), anchor="end", size=11))
-        body.append(_text(x + cell / 2, side + 26, short(name, 10), anchor="middle", size=9.5))
+        body.append(_text(left - 6, y + cell / 2 + 4, short(name, 18), anchor="end", size=11))
+        body.append(_text(x + cell / 2, side + 36, short(name, 14), anchor="middle", size=9.5))
         body += _ends(ends[i], x, y, cell, left, side + 12)
         for j in range(len(names)):
             x, table = left + j * (cell + gap), tables[i][j]
@@ -204,7 +208,7 @@ def pairplot(
                 if i == j
                 else _table(table, x, y, cell, SECOND if j < i else FIRST)
             )
-    return inline_frame(body, width=left + side + 6, height=side + 34, alt=alt)
+    return inline_frame(body, width=left + side + 6, height=side + 44, alt=alt)
 
 
 def _ends(
@@ -212,14 +216,12 @@ def _ends(
 ) -> Iterator[str]:
     """First and last level of a column: from the bottom up, and from left to right."""
     muted = "var(--muted)"
-    first, last = ends
-    row, column = [short(end, 14) for end in ends], [short(end, 5) for end in ends]
-    if first == last:
-        row[1] = column[1] = ""
-    yield _text(left - 6, y + cell, row[0], anchor="end", size=8, colour=muted)
-    yield _text(left - 6, y + 8, row[1], anchor="end", size=8, colour=muted)
-    yield _text(x, below, column[0], anchor="start", size=8, colour=muted)
-    yield _text(x + cell, below, column[1], anchor="end", size=8, colour=muted)
+    first, last = (short(end, 16) for end in ends)  # each has a line of its own below a cell
+    yield _text(left - 6, y + cell, first, anchor="end", size=8, colour=muted)
+    yield _text(x, below, first, anchor="start", size=8, colour=muted)
+    if ends[0] != ends[1]:
+        yield _text(left - 6, y + 8, last, anchor="end", size=8, colour=muted)
+        yield _text(x + cell, below + 10, last, anchor="end", size=8, colour=muted)
 
 
 def _column(shares: FloatArray, x: float, y: float, cell: float) -> Iterator[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -73,19 +73,34 @@ def dp_scores_of(
     return tuple(ChargedScore.model_validate(s | {"sigma": scored.sigma}) for s in scores)
 
 
-def headline(scores: DpScores) -> dict[str, float]:
+class Headline(NamedTuple):
+    """A score that gates and tracking know, and its 95% interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def headline(scores: Sequence[ChargedScore]) -> dict[str, Headline]:
     """The scores that gates and tracking know, by name; scores without a value are left out.
 
     The names are tv1_dp, tv2_dp, and tstr_accuracy_dp for the mean accuracy over targets. The mean
-    is left out where a target has no value.
+    is left out where a target has no value. Its interval is the mean of theirs, which is right
+    where their errors move together, and wider than it must be where they do not.
     """
-    found = [(s.name, s.target, s.value) for s in scores]
-    figures = {f"{n}_dp": v for n, target, v in found if target is None and v is not None}
-    accuracies = [value for _, target, value in found if target is not None]
-    known = [a for a in accuracies if a is not None]
-    if known and len(known) == len(accuracies):
-        figures["tstr_accuracy_dp"] = math.fsum(known) / len(known)
+    known = {s: Headline(s.value, s.low, s.high) for s in scores if s.value is not None}
+    figures = {f"{s.name}_dp": found for s, found in known.items() if s.target is None}
+    targets = [s for s in scores if s.target is not None]
+    if targets and known.keys() >= {*targets}:
+        ends = zip(*(known[s] for s in targets), strict=True)
+        figures["tstr_accuracy_dp"] = Headline(*(math.fsum(e) / len(targets) for e in ends))
     return figures
+
+
+def with_ends(scores: Sequence[ChargedScore]) -> dict[str, float]:
+    """The same by name, and the ends of their intervals as `..._low` and `..._high`."""
+    figures, ends = headline(scores).items(), ("", "_low", "_high")
+    return {f"{n}{end}": v for n, found in figures for end, v in zip(ends, found, strict=True)}
 
 
 def counted_rows(tables: Sequence[NoisyTable]) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +22,7 @@ from synthdp.errors import GateError, OutputError, VerifyError
 from synthdp.files import parse_json, read_text, write_whole
 from synthdp.ledger.connect import other_ids, searches
 from synthdp.ledger.entries import Entry
+from synthdp.report.prose import estimated
 from synthdp.report.verdicts import EPSILON
 from synthdp.spec.load.wording import many, up
 from synthdp.spec.model import Gate
@@ -39,10 +40,12 @@ class Figure:
     """A figure that a gate may name.
 
     `source` says where it comes from, if its name alone does not; of None, why there is no figure.
+    `ends` are those of its 95% interval, where noise that was paid for is in it.
     """
 
     value: float | None
     source: str = ""
+    ends: Sequence[float] = ()
 
 
 @dataclass(frozen=True)
@@ -50,40 +53,31 @@ class GateVerdict:
     """One gate and its figure; a figure that is not available fails its gate."""
 
     gate: Gate
-    value: float | None
-    source: str = ""
+    figure: Figure
 
     @property
-    def bound(self) -> str:
-        """The bound in words."""
-        least, most = self.gate.at_least, self.gate.at_most
-        return f"at least {least:g}" if most is None else f"at most {most:g}"
-
-    @property
-    def margin(self) -> float | None:
-        """How far the figure is on the right side of the bound; below 0 it is on the wrong one."""
-        least, most = self.gate.at_least or 0.0, self.gate.at_most
-        if self.value is None:
-            return None
-        return self.value - least if most is None else most - self.value
+    def outcome(self) -> str:
+        """What became of it, in words."""
+        return self.gate.outcome(self.figure.value, self.figure.ends)
 
     @property
     def passed(self) -> bool:
         """Whether the bound holds."""
-        return self.margin is not None and self.margin >= 0
+        return self.figure.value is not None and self.gate.margin(self.figure.value) >= 0
 
     def __str__(self) -> str:
-        if self.value is None or self.margin is None:
-            return f"{self.gate.metric}: needs {self.bound}, {self.source or 'got not available'}"
-        source = f" by {self.source}" if self.source else ""
-        missed = "" if self.passed else f", beyond the bound by {-self.margin:.2g}"
-        return f"{self.gate.metric}: needs {self.bound}, got {self.value:.4g}{source}{missed}"
+        gate, found = self.gate, self.figure
+        if found.value is None:
+            return f"{gate.metric}: needs {gate.bound}, {found.source or 'got not available'}"
+        got = estimated(found.value, *found.ends) if found.ends else f"{found.value:.4g}"
+        source = f" by {found.source}" if found.source else ""
+        missed = "" if self.passed else f", beyond the bound by {-gate.margin(found.value):.2g}"
+        return f"{gate.metric}: needs {gate.bound}, got {got}{source}{missed}"
 
 
 def check_gates(gates: Sequence[Gate], figures: Mapping[str, Figure]) -> tuple[GateVerdict, ...]:
     """Every gate with its figure."""
-    named = ((gate, figures.get(gate.metric, Figure(None))) for gate in gates)
-    return tuple(GateVerdict(gate, figure.value, figure.source) for gate, figure in named)
+    return tuple(GateVerdict(gate, figures.get(gate.metric, Figure(None))) for gate in gates)
 
 
 def keep_decision(verdicts: Sequence[GateVerdict], path: Path) -> None:
@@ -93,7 +87,7 @@ def keep_decision(verdicts: Sequence[GateVerdict], path: Path) -> None:
         OutputError: the disk does not take them.
     """
     try:
-        write_whole(path, json.dumps([[v.value, v.source] for v in verdicts]))
+        write_whole(path, json.dumps([astuple(v.figure) for v in verdicts]))
     except OSError as error:
         raise OutputError(
             f"cannot write to {path.parent}: {error.strerror}",
@@ -105,7 +99,7 @@ def kept_decision(gates: Sequence[Gate], path: Path) -> tuple[GateVerdict, ...] 
     """The verdicts of a run that has published; None where an earlier version kept none."""
     try:
         kept = parse_json(read_text(path))
-        return tuple(GateVerdict(g, v, s) for g, (v, s) in zip(gates, kept, strict=True))
+        return tuple(GateVerdict(g, Figure(*f)) for g, f in zip(gates, kept, strict=True))
     except (OSError, ValueError, TypeError):
         return None
 

@@ -24,7 +24,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import OutputError, one_thread
-from synthdp.evaluate.dp_scores import DpScores, headline
+from synthdp.evaluate.dp_scores import DpScores, headline, with_ends
 from synthdp.evaluate.fidelity import noisy_tv1
 from synthdp.evaluate.functional.suggest import SuggestionReport, suggest
 from synthdp.evaluate.run import EvaluationReport, evaluate
@@ -126,7 +126,8 @@ class Judgement:
         """Every figure that a gate may name; confidential ones included."""
         found = {"tv1_noisy": Figure(self.tv1_noisy.value)}
         if self.scores is not None:
-            found |= {name: Figure(value) for name, value in headline(self.scores.value).items()}
+            paid = headline(self.scores.value)
+            found |= {name: Figure(s.value, ends=(s.low, s.high)) for name, s in paid.items()}
         absent = self.absent_for_steward()
         for part, names in ((EVALUATION, EVALUATION_METRICS), (ATTACK, ATTACK_METRICS)):
             found |= dict.fromkeys(names, Figure(None, absent[part])) if part in absent else {}
@@ -137,9 +138,10 @@ class Judgement:
         return found
 
     def metrics_for_steward(self) -> dict[str, float]:
-        """The same without their sources, and without what could not be judged."""
+        """The same as numbers, ends of intervals too, without what could not be judged."""
         figures = self.figures_for_steward()
-        return {name: f.value for name, f in figures.items() if f.value is not None}
+        known = {name: f.value for name, f in figures.items() if f.value is not None}
+        return known | (with_ends(self.scores.value) if self.scores else {})
 
 
 def opened(part: Confidential[T | NotJudged] | None) -> T | None:
@@ -316,10 +318,12 @@ def internal_report(
         gates=tuple(
             GateResult(
                 metric=v.gate.metric,
-                bound=v.bound,
-                value=v.value,
-                absent="" if v.value is not None else v.source,
+                bound=v.gate.bound,
+                value=v.figure.value,
+                ends=tuple(v.figure.ends),
+                absent="" if v.figure.value is not None else v.figure.source,
                 passed=v.passed,
+                outcome=v.outcome,
                 outside_guarantee=v.gate.outside_guarantee,
             )
             for v in verdicts

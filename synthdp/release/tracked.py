@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from synthdp.bundle.signing import STATEMENT
-from synthdp.evaluate.dp_scores import headline
+from synthdp.evaluate.dp_scores import with_ends
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.validation import ValidationReport
 from synthdp.model.fit import Fitted
@@ -40,7 +40,7 @@ def record_publication(
 ) -> None:
     """Log what is public, the bundle and the verdict to MLflow, before anything else is judged."""
     public = {"tv1_noisy": judgement.tv1_noisy.value} | (
-        headline(judgement.scores.value) if judgement.scores else {}
+        with_ends(judgement.scores.value) if judgement.scores else {}
     )
     log.metrics(_spent(job) | public | graph_figures(fitted.graph.graph, fitted.graph.validation))
     if bundle is not None:
@@ -51,7 +51,7 @@ def record_publication(
         PublicationVerdict(
             released=bundle is not None,
             signed=bundle is not None and (bundle / STATEMENT).is_file(),
-            gates=tuple(f"gate {v}: {'passed' if v.passed else 'failed'}" for v in verdicts),
+            gates=tuple(f"gate {v}: {v.outcome}" for v in verdicts),
         )
     )
 

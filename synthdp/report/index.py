@@ -31,6 +31,7 @@ class IndexedBundle:
     run: str
     rows: str
     epsilon: str
+    scores: str
     gates: str
     signed: str
     decision: str

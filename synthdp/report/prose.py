@@ -29,6 +29,21 @@ def number(value: float | None) -> str:
     return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
+def estimated(value: float | None, low: float, high: float, *, floor: float | None = None) -> str:
+    """A figure with its 95% interval, as every page, line and table has it.
+
+    The interval alone where it is wider than `floor`, which another sample would be off by, or
+    where noise hides the figure: what the figure says is then of the noise.
+
+    >>> estimated(0.0134, 0.01, 0.016), estimated(0.0134, 0, 0.106, floor=0.015)
+    ('0.0134 (0.01 to 0.016)', '0 to 0.106')
+    """
+    ends = f"{number(low)} to {number(high)}"
+    if value is None or (floor is not None and high - low > floor):
+        return ends
+    return f"{number(value)} ({ends})"
+
+
 @cache
 def template(name: str) -> Any:
     """A template of this package. That of a page escapes every value that is not markup already."""

@@ -127,6 +127,17 @@ def yes(value: bool | None) -> str:
     return {True: "yes", False: "no", None: ""}[value]
 
 
+def room(column: ColumnDomain, mean: float) -> float:
+    """How far a mean is from the nearer end of its column's range: what an error of it is held
+    against. No unit and no zero of a scale changes the ratio.
+
+    >>> room(ColumnDomain("x", "integer", ("a",), False, lower=100, upper=200), 120.0)
+    20.0
+    """
+    width = column.upper - column.lower
+    return max(min(mean - column.lower, column.upper - mean), 1e-3 * width)
+
+
 # --- audits: what each record found, from its plain values ---
 
 

@@ -7,11 +7,11 @@ of the spec is what binds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from synthdp.report.prose import number, say
+from synthdp.report.prose import estimated, number, say
 from synthdp.spec.load.wording import up
 
 State = Literal["good", "fair", "bad", "unknown", "plain"]
@@ -63,14 +63,14 @@ class Bounds:
             return "unknown"
         return "bad" if value >= self.bad else "fair" if value >= self.fair else "good"
 
-    def within(self, value: float | None, low: float, high: float) -> State:
-        """The state of an estimate with its interval: green only where its worse end is."""
-        at_low, at_high = self.state(low), self.state(high)
-        if value is None:
-            return at_low if at_low == at_high else "unknown"
-        if at_low == "good" and at_high != "good":
-            return "unknown" if at_high == "bad" else "fair"
-        return self.state(value)
+    def within(self, low: float, high: float) -> State:
+        """The state of a figure by its interval: that of the worse end, `high`.
+
+        It cannot be told where the interval reaches from what is good to what is a problem.
+        """
+        if self.state(low) == "good" and self.state(high) == "bad":
+            return "unknown"
+        return self.state(high)
 
 
 EPSILON = Bounds(5, 10)  # from 5 on, the bound on what can be learned says next to nothing
@@ -114,34 +114,57 @@ def guarantee(
     return Verdict("Guarantee", figure, text, state, advice=say("large_bound"))
 
 
+Score = Mapping[str, Any]
+
+
 def distance(
-    heading: str, value: float | None, text: str, state: State, *, floor: float | None = None
+    heading: str, score: Score, bounds: Bounds, text: str, *, floor: float | None = None
 ) -> Verdict:
     """A mean total variation from the real rows, beside that of another sample as large.
 
-    A distance that another sample has, too, needs no care.
+    A distance that another sample has, too, needs no care: one whose whole interval is below it.
     """
-    if state == "fair" and value is not None and floor is not None and value <= floor:
+    value, low, high = (score[key] for key in ("value", "low", "high"))
+    state = bounds.within(low, high)
+    if state == "fair" and floor is not None and high <= floor:
         state = "good"
     beside = "" if floor is None else f"another sample of as many real rows: {floor:.2g}"
-    better = ""
-    if state in ("fair", "bad", "unknown"):
-        sampled = value is not None and floor is not None and value <= 2 * floor
-        better = "fewer levels, a larger epsilon or a larger share for tables"
-        if sampled:
-            better = "fewer levels or more rows; a real sample would be little nearer"
-    return Verdict(heading, number(value), text, state, beside, better=better)
+    better = "fewer levels, a larger epsilon or a larger share for tables"
+    if floor is not None and high <= 2 * floor:
+        better = "fewer levels or more rows; a real sample would be little nearer"
+    elif bounds.state(low) != bounds.state(high):
+        better = "a larger share for scores: most of it is noise"
+    return Verdict(
+        heading, estimated(value, low, high, floor=floor), text, state, beside, better=better
+    )
 
 
-def noisy_columns(noise: Iterable[float]) -> Verdict:
-    """Columns whose shape may be noise, from the part of the rows that noise alone may move."""
-    known = list(noise)
-    many = sum(part >= NOISY_SHAPE for part in known)
-    state = NOISY_COLUMNS.state(many / len(known)) if known else "unknown"
-    text = say("noisy_shapes", part=NOISY_SHAPE)
-    better = "" if state in ("good", "unknown") else "fewer bins or categories for them"
-    figure = f"{many} of {len(known)}" if known else "not measured"
-    return Verdict("Columns whose shape is noise", figure, text, state, better=better)
+def noisy(
+    heading: str,
+    text: str,
+    parts: Mapping[str, float],
+    *,
+    limit: float = NOISY_SHAPE,
+    most: int = 24,
+) -> Verdict:
+    """What noise alone may decide: those of `parts`, by name, that it moves by `limit` or more.
+
+    The worst `most` are named.
+    """
+    hidden = above(parts, limit)
+    text = text if parts else "none was measured by itself: what is not measured is the model's"
+    state = NOISY_COLUMNS.state(len(hidden) / len(parts)) if parts else "unknown"
+    if hidden:
+        more = f", and {len(hidden) - most} more" if len(hidden) > most else ""
+        text = f"{text}: {', '.join(hidden[:most])}{more}"
+    better = "fewer bins or categories, clip, or a larger epsilon" if hidden else ""
+    figure = f"{len(hidden)} of {len(parts)}" if parts else "not measured"
+    return Verdict(heading, figure, text, state, better=better)
+
+
+def above(parts: Mapping[str, float], limit: float = NOISY_SHAPE) -> list[str]:
+    """The names of those from `limit` on, the worst first."""
+    return sorted((n for n, part in parts.items() if part >= limit), key=lambda n: -parts[n])
 
 
 def attack(
@@ -168,9 +191,7 @@ def attack(
 
 def told_apart(auc: float, low: float, high: float, *, floor: float | None) -> Verdict:
     """How well a classifier tells synthetic from real rows; AUC .5 is guessing."""
-    state = APART.state(auc)
-    if low <= 0.5 and high >= APART.bad:
-        state = "unknown"
+    state = APART.within(low, high)
     text = f"AUC of a classifier on rows it has not seen ({low:.2f} to {high:.2f}); 0.5 is guessing"
     beside = "" if floor is None else f"real rows from other real rows: {floor:.2f}"
     advice = "relations beyond pairs are off: do not trust models of many columns at once"

@@ -362,6 +362,8 @@ class Tracker:
 
         def log() -> None:
             gate = "passed" if verdict.released else "withheld"
+            if any(told.endswith("noise decided") for told in verdict.gates):
+                gate += "; noise decided"
             self._client.set_tag(self._id, "gate", gate)
             self._client.set_tag(self._id, "signed", "yes" if verdict.signed else "no")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -12,6 +13,8 @@ from synthdp.bundle.descriptions import published_sha256
 from synthdp.spec.model import ReleaseSpec
 
 GRAPH_FIGURES = ("edges_", "independences_")
+_PUBLISHED = ("_dp", "_noisy")  # figures that the bundle states too
+_ENDS = re.compile("_dp_(low|high)$")
 ML_PAGES = "workflowType=machine_learning"  # without it MLflow shows its menus for language models
 Status = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
 VIEW = "synthdp"
@@ -89,6 +92,7 @@ def note(
         headline = "Released: no gate withheld the bundle" if verdict.released else withheld
     low, high = (figures.get(f"attack_advantage_{end}") for end in ("lower", "upper"))
     others = ("attack_", "epsilon", "delta", *GRAPH_FIGURES)
+    quality = [k for k in figures if not k.startswith(others) and not _ENDS.search(k)]
     return template("mlflow_note.md.j2").render(
         headline=headline,
         allowed=f"{float(facts.get('epsilon', 'nan')):g}",
@@ -101,7 +105,8 @@ def note(
         attacks=attacks,
         verdict=verdict,
         graph={k: v for k, v in figures.items() if k.startswith(GRAPH_FIGURES)},
-        quality={k: v for k, v in figures.items() if not k.startswith(others)},
+        published=[k for k in quality if k.endswith(_PUBLISHED)],
+        internal=[k for k in quality if not k.endswith(_PUBLISHED)],
     )
 
 

@@ -16,13 +16,15 @@ from urllib.parse import quote
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from synthdp.bundle.certificate_text import gate_words
 from synthdp.bundle.content import Bundle
 from synthdp.errors import SynthdpError, VerifyError, printable
+from synthdp.evaluate.dp_scores import headline
 from synthdp.files import SUMS, check_sums, read_text
 from synthdp.ledger.entries import Entry, balance_of_entries, missing
 from synthdp.progress import Advance
 from synthdp.report import index
-from synthdp.report.prose import say
+from synthdp.report.prose import estimated, say
 from synthdp.report.sections import ReportTable
 from synthdp.spec.load.wording import up
 from synthdp.verify.at_hand import LEDGER, decided, published_entries
@@ -142,19 +144,15 @@ def _bundle(
     place, spec = found.opened.folder, found.opened.spec
     signer = found.opened.certificate.signer
     checked, checks = _checks(found, folder, copy_of, ledger)
-    bounds = [
-        f"{g.metric} at least {g.at_least:g}"
-        if g.at_most is None
-        else f"{g.metric} at most {g.at_most:g}"
-        for g in spec.gates
-    ]
+    scores = found.opened.certificate.scores
     return index.IndexedBundle(
         place=_relative(place, folder),
         day=found.entries[-1].at[:10],
         run=found.run,
         rows=f"{spec.sampling.rows or 0:,}",
         epsilon=found.epsilon,
-        gates=f"{len(bounds)} passed: {'; '.join(bounds)}" if bounds else "none declared",
+        scores="; ".join(f"{name} {estimated(*s)}" for name, s in headline(scores).items()),
+        gates="; ".join(gate_words(gate, scores) for gate in spec.gates) or "none declared",
         signed=say("signed", signer=signer, verified=found.verified, checked=found.key_checked),
         decision=decided(place, ledger)
         if ledger and not missing(found.entries, ledger)

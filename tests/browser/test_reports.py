@@ -164,6 +164,19 @@ def test_it_prints(browser: Any, pages: dict[str, Path], name: str) -> None:
             assert page.evaluate(kept) == "exact"
 
 
+def test_bad_news_that_is_folded_on_a_screen_is_open_on_paper(
+    browser: Any, pages: dict[str, Path]
+) -> None:
+    with opened(browser, pages["public"]) as (page, _):
+        news = [page.locator(f"#{fold} p").first for fold in ("small", "pairs", "learning")]
+        assert not any(part.is_visible() for part in news)
+        page.emulate_media(media="print")
+        assert all(part.is_visible() for part in news)
+        assert page.locator("#words dt").first.is_visible()
+        assert not page.locator("#appendix td").first.is_visible()
+        assert page.get_by_text("On paper:").is_visible()
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_first_screen_has_the_verdicts(browser: Any, pages: dict[str, Path], name: str) -> None:
     with opened(browser, pages[name]) as (page, _):

@@ -24,7 +24,8 @@ import pytest
 import yaml
 
 from synthdp.bundle import table_files
-from synthdp.bundle.descriptions import DATACARD, front_matter
+from synthdp.bundle.content import Bundle
+from synthdp.bundle.descriptions import DATACARD, datacard, front_matter
 from synthdp.bundle.table_files import (
     CROISSANT,
     PARQUET_NAME,
@@ -33,6 +34,8 @@ from synthdp.bundle.table_files import (
     row_groups,
     write_parquet,
 )
+from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.report.public.content import MeasuredPair
 from synthdp.spec.load.loader import parse_spec
 from tests.builders import lacks_r
 from tests.bundle.conftest import edit_json, problems, written
@@ -347,6 +350,25 @@ def test_the_data_card_tells_what_a_reader_needs(made: Path) -> None:
     columns = card.split("## Columns")[1]
     # A row for each column, and two heads.
     assert columns.count("\n|") == (made / "spec.yaml").read_text().count("\n    type: ") - 1 + 2
+
+
+def test_the_data_card_lists_the_pairs_of_which_a_table_may_be_made(made: Path) -> None:
+    bundle = Bundle.stated(made)
+    names = [n for n in bundle.spec.modelled if n != "weight"][:2]
+    found = [
+        MeasuredPair((names[0], "weight"), distance=0.14, by_noise=0.14),
+        MeasuredPair((names[1], "weight"), distance=0.01, by_noise=0.15),
+        MeasuredPair((names[0], names[1]), distance=0.15, by_noise=0.01),
+    ]
+    tables = [NoisyTable(p.names, np.ones((2, 2)), 1.0) for p in found]
+    parts = (bundle.spec, bundle.certificate, bundle.graph, tables, ())
+    card = datacard(*parts, found, day=bundle.day)
+    listed = card.split("## Tables that may be made of the rows")[1].split("##")[0]
+    assert "Of the 3 pairs that were measured 2 are noise" in listed
+    assert listed.count("\n- ") == 2 and f"- {names[0]} with weight" in listed
+    assert f"- weight with {names[0]}" in listed and names[1] not in listed
+    none = datacard(*parts, found[1:], day=bundle.day)
+    assert "Make no table of two columns." in none
 
 
 def test_every_form_says_whom_to_ask(made: Path) -> None:

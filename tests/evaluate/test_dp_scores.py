@@ -20,6 +20,7 @@ from synthdp.evaluate.dp_scores import (
     dp_scores_of,
     fit_scorecard,
     headline,
+    with_ends,
 )
 from synthdp.evaluate.fidelity import fidelity
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals, NoisyTable
@@ -201,8 +202,13 @@ def test_headlines_are_what_gates_may_name() -> None:
 
     both = score("tstr_accuracy", 0.5, "a"), score("tstr_accuracy", 0.9, "b")
     assert headline((score("tv1", 0.1), score("tv2", None), *both)) == {
+        "tv1_dp": (0.1, 0.0, 1.0),
+        "tstr_accuracy_dp": pytest.approx((0.7, 0.0, 1.0)),
+    }
+    assert with_ends((score("tv1", 0.1),)) == {
         "tv1_dp": 0.1,
-        "tstr_accuracy_dp": pytest.approx(0.7),
+        "tv1_dp_low": 0.0,
+        "tv1_dp_high": 1.0,
     }
     assert headline((*both, score("tstr_accuracy", None, "c"))) == {}
 

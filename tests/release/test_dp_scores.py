@@ -24,6 +24,7 @@ from synthdp.privacy import plan
 from synthdp.privacy.mechanisms.scores import ScoreCounts, Scored
 from synthdp.release.job import ReleaseOutcome
 from synthdp.release.run import resume
+from synthdp.report.prose import estimated, number
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle
 from synthdp.verify.reader import Reader
@@ -134,18 +135,18 @@ def test_what_is_published_is_what_was_paid_for_in_every_place(made: Made) -> No
         assert score["low"] <= score["value"] <= score["high"]
         assert score["high"] - score["low"] > 0.05
         for name in ("DATACARD.md", "privacy/certificate.md"):
-            assert f"{score['value']:.4f}" in made.text(name)
-            assert f"{score['low']:.4f} to {score['high']:.4f}" in made.text(name)
+            told = estimated(score["value"], score["low"], score["high"])
+            assert told.startswith(number(score["value"])) and told in made.text(name)
     report = made.text("report.html")
     assert "Scores on real rows, with noise that was paid for" in report
     assert "can only be measured on real rows" not in report
     assert f"{facts['scores'][2]['counts'][0]}, {facts['scores'][2]['counts'][1]}" in report
-    assert (
-        "`tv2_dp` at most 0.9: on released scores alone, so that it is inside the guarantee"
-        in made.text("privacy/certificate.md")
-    )
+    tv2 = facts["scores"][1]
+    told = f"tv2\\_dp at most 0.9: {estimated(tv2['value'], tv2['low'], tv2['high'])}, passed"
+    assert told in made.text("privacy/certificate.md")
     assert made.outcome is not None
     assert made.outcome.metrics["tv2_dp"] == facts["scores"][1]["value"]
+    assert made.outcome.metrics["tv2_dp_high"] == tv2["high"]
     (gate,) = internal(made.tiny.out)["gates"]
     assert (gate["value"], gate["passed"]) == (facts["scores"][1]["value"], True)
 

@@ -106,7 +106,7 @@ def test_a_bundle_has_what_was_asked_and_the_rows_agree(asked: Tiny, synthdp: An
     printed = synthdp("answer", asked.bundle, "share(joined >= '2021-02-11')")
     assert printed.code == 0 and "sums that this release paid for" in printed.out
     page = (asked.bundle / "report.html").read_text()
-    assert "Estimands: what this release was asked" in page
+    assert "Questions that this release answers" in page
     assert "mean(weight) where visits &gt; 2 by sex" in page
     steward = json.loads((asked.out / "internal" / "internal.json").read_text())
     real = {e["text"]: e["real"] for e in steward["estimands"] if not e["group"]}

@@ -85,7 +85,7 @@ def test_a_page_of_every_bundle(folder: Path, synthdp: Any) -> None:
     assert (told.code, told.out) == (0, "releases/index.html: 2 bundles, not verified\n")
     page = Page((folder / "releases" / "index.html").read_text())
     assert "epsilon 3 spent of a cap of 4; 1 is left" in page.text
-    assert "1 passed: tv1_noisy at most 0.5" in page.text and "none declared" in page.text
+    assert "tv1_noisy at most 0.5: passed" in page.text and "none declared" in page.text
     assert "not verified; its entries are in the ledger" in page.text
     assert "unsigned" in page.text and "names the key ed25519:" in page.text
     assert "second/bundle after first/bundle: epsilon worse" in page.text

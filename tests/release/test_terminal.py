@@ -88,6 +88,9 @@ def test_verdicts_have_colours_and_names_cannot_bring_their_own(
     monkeypatch.delenv("NO_COLOR", raising=False)
     say("gate tv1 at most 0.1: FAILED\nwarning: \x1b[31mred\n[bold]not markup[/bold]")
     shown = capsys.readouterr().out
+    say("gate tv1_dp at most 0.1: passed; noise decided\ngate tv1 at most 1: passed")
+    gates = capsys.readouterr().out
+    assert "\x1b[33mpassed; noise decided" in gates and "\x1b[32mpassed\x1b" in gates
     assert "\x1b[31mFAILED" in shown and "\x1b[33mwarning" in shown
     assert "\\x1b[31mred" in shown and "[bold]not markup[/bold]" in shown
     assert _Verdicts.highlights
@@ -104,6 +107,7 @@ def test_a_release_ends_with_public_figures_alone() -> None:
         "quality single columns 0.0032 from the noisy counts (total variation); pairs of columns"
         " are judged in the report alone, unless evaluation.disclosure is private"
     )
-    paid = quality_of(metrics | {"tv2_dp": 0.021, "tv1_dp": 0.004})
-    assert "pairs of columns 0.021 from the real ones, measured under privacy" in paid
-    assert "0.5" not in paid and "0.4" not in paid
+    ends = {"tv2_dp_low": 0.0, "tv2_dp_high": 0.061, "tv1_dp_low": 0.002, "tv1_dp_high": 0.006}
+    paid = quality_of(metrics | {"tv2_dp": 0.021, "tv1_dp": 0.004} | ends)
+    assert "pairs of columns 0.021 (0 to 0.061) from the real ones, measured under" in paid
+    assert "in brackets: 95% intervals" in paid and "0.5" not in paid and "0.4" not in paid

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from html import unescape
 from typing import Any
 
 import numpy as np
 import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.drawing.charts import pairplot
 from synthdp.evaluate.fidelity import SETTINGS, grid, most_connected, pair_plot
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.report.public.content import (
@@ -185,6 +187,15 @@ def test_the_bound_on_attacks_is_that_of_the_whole_profile() -> None:
 
 
 class TestPairPlots:
+    def test_labels_of_tiles_are_whole(self) -> None:
+        names = ("hours-per-week", "capital-gain")
+        table = np.ones((2, 2))
+        ends = [("16 to 18 hours", "98 to 100 hours"), ("0 to 999 dollars", "99,000 and more")]
+        tables = [[table[0], None], [table, table[0]]]
+        svg = pairplot(names, tables, ends=ends, alt="Two columns against each other.")
+        told = re.findall(r">([^<]+)</text>", svg)
+        assert "…" not in svg and {*names, *ends[0], *ends[1]} == {*told}
+
     def test_shares_are_of_both_columns(self) -> None:
         domain, codes = (
             table_of(("a", "b"), 3),
@@ -249,8 +260,8 @@ def test_refuted_claims_stand_in_the_card() -> None:
     )
 
 
-def test_coefficients_are_drawn_in_halves_of_their_intervals_and_told_as_they_are() -> None:
-    """Their units differ; the intercept, where all terms are zero, is in the table alone."""
+def test_coefficients_are_drawn_each_on_a_scale_of_its_own_unit() -> None:
+    """The intercept, where all terms are zero, is in the table alone."""
     stated = {
         "text": "pay ~ age",
         "statistic": "coefficient",
@@ -258,9 +269,33 @@ def test_coefficients_are_drawn_in_halves_of_their_intervals_and_told_as_they_ar
         "figures": [
             {"group": "(intercept)", "estimate": 900.0, "interval": [800.0, 1000.0], "rows": 50.0},
             {"group": "age", "estimate": 0.5, "interval": [0.25, 0.75], "rows": 50.0},
+            {"group": "height", "estimate": 400.0, "interval": [200.0, 600.0], "rows": 50.0},
         ],
     }
     (picture,) = estimand_pictures([stated])
     svg = str(picture.svg)
-    assert "age: 0.5, 0.25 to 0.75" in svg and ">2<" in svg and "intercept" not in svg
-    assert [row[1] for row in estimand_table([stated]).rows] == ["(intercept)", "age"]
+    assert "age: 0.5, 0.25 to 0.75" in svg and ">0.5<" in svg and "intercept" not in svg
+    (one, _), (other, _) = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', svg)
+    assert one == other  # 2/3 of the way from 0 to the upper end, whatever the unit
+    together = str(next(iter(estimand_pictures([{**stated, "statistic": "effect"}]))).svg)
+    (one, _), (other, _) = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', together)
+    assert float(one) < float(other) - 300
+    assert [row[1] for row in estimand_table([stated]).rows] == ["(intercept)", "age", "height"]
+
+
+def test_every_word_that_a_board_meets_is_explained() -> None:
+    scored = {"name": "tv1", "target": None, "counts": [3], "sigma": 2.0, "tables": 3}
+    scores = [{**scored, "value": 0.01, "low": 0.0, "high": 0.02}]
+    html = unescape(render_public(public(facts=facts(scores=scores))))
+    words = html[html.index('id="words"') : html.index('id="appendix"')]
+    shown = html.replace(words, "")
+    for term in (
+        "delta",
+        "noisy counts",
+        "95% interval",
+        "total variation",
+        "Cramér's V",
+        "levels",
+    ):
+        assert term in shown.lower() or term in shown, term
+        assert term.removesuffix("s").lower() in words.lower(), term

@@ -11,17 +11,25 @@ from typing import Any
 import numpy as np
 import pytest
 
+from synthdp.bundle.certificate_text import gate_words
+from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.evaluate.dp_scores import ChargedScore
 from synthdp.evaluate.effects import CoverageRow
-from synthdp.evaluate.fidelity import sampling_distance
+from synthdp.evaluate.fidelity import fidelity, sampling_distance
 from synthdp.evaluate.subgroups import TwoSampleRow
+from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.release.gates import Figure, check_gates
 from synthdp.report import verdicts
-from synthdp.report.internal.content import GateResult
+from synthdp.report.internal.content import EstimandBeside, GateResult
 from synthdp.report.internal.page import attack_card, render, report_cards, report_uses
-from synthdp.report.public.content import About, PublicContent, measured
+from synthdp.report.prose import number
+from synthdp.report.public.content import About, PublicContent, mean_noise
 from synthdp.report.public.page import _beats, public_cards, public_uses, render_public
+from synthdp.report.public.sections import Measured
 from synthdp.report.sections import GraphView, Look, shares
 from synthdp.report.verdicts import Bounds, Verdict
-from tests.report.test_public import facts, public
+from synthdp.spec.model import Gate
+from tests.report.test_public import facts, public, table_of
 from tests.report.test_report import attack, content
 
 
@@ -30,11 +38,11 @@ def by_heading(found: Any) -> dict[str, Verdict]:
 
 
 def cards_of(whole: PublicContent) -> dict[str, Verdict]:
-    return by_heading(public_cards(whole, [*measured(whole.domain, whole.codes, whole.tables)]))
+    return by_heading(public_cards(whole, Measured.of(whole)))
 
 
 def uses_of(whole: PublicContent) -> dict[str, Verdict]:
-    return by_heading(public_uses(whole, [*measured(whole.domain, whole.codes, whole.tables)]))
+    return by_heading(public_uses(whole, Measured.of(whole)))
 
 
 def score(name: str, value: float | None, low: float, high: float, **more: Any) -> dict[str, Any]:
@@ -42,23 +50,33 @@ def score(name: str, value: float | None, low: float, high: float, **more: Any) 
     return {**stated, "value": value, "low": low, "high": high, **more}
 
 
+def stated(kind: str, known: int, refused: int) -> dict[str, Any]:
+    """An estimand with so many figures, and so many that have none."""
+    figure = {"estimate": 0.001, "interval": [-0.01, 0.012], "rows": 100.0}
+    figures: list[dict[str, Any]] = [{**figure, "group": f"g{k}"} for k in range(known)]
+    figures += [{"refused": "too few rows"} for _ in range(refused)]
+    text, statistic = f"{kind} of t", "coefficient" if kind == "regression" else "mean"
+    return {"kind": kind, "text": text, "statistic": statistic, "about": ["a"], "figures": figures}
+
+
 class TestStates:
     @pytest.mark.parametrize(
-        ("value", "low", "high", "state"),
+        ("low", "high", "state"),
         [
-            (0.05, 0.02, 0.08, "good"),
-            (0.05, 0.02, 0.12, "fair"),  # green only where the worse end is
-            (0.05, 0.02, 0.3, "unknown"),
-            (0.2, 0.15, 0.3, "fair"),
-            (0.3, 0.26, 0.4, "bad"),
-            (None, 0.0, 1.0, "unknown"),
-            (None, 0.5, 1.0, "bad"),
+            (0.02, 0.08, "good"),
+            (0.02, 0.12, "fair"),  # as its worse end is
+            (0.02, 0.24, "fair"),
+            (0.02, 0.26, "unknown"),  # from good to a problem: anything may be true
+            (0.12, 0.24, "fair"),
+            (0.12, 0.26, "bad"),
+            (0.26, 0.4, "bad"),
+            (0.0, 1.0, "unknown"),
         ],
     )
-    def test_an_estimate_with_its_interval(
-        self, value: float | None, low: float, high: float, state: str
+    def test_a_colour_follows_the_worse_end_of_the_interval(
+        self, low: float, high: float, state: str
     ) -> None:
-        assert Bounds(0.1, 0.25).within(value, low, high) == state
+        assert Bounds(0.1, 0.25).within(low, high) == state
 
     @pytest.mark.parametrize(
         ("epsilon", "state"), [(1.0, "plain"), (4.9, "plain"), (5.0, "fair"), (20.0, "bad")]
@@ -115,8 +133,8 @@ class TestThePublicPage:
     def test_without_paid_scores_nothing_is_claimed_of_pairs(self) -> None:
         cards, uses = cards_of(public()), uses_of(public())
         assert cards["Pairs of columns"].state == uses["Shares and tables"].state == "unknown"
-        assert uses["Models"].word == "cannot tell"
-        assert "paid for" in uses["Models"].better
+        assert uses["Prediction"].word == "cannot tell"
+        assert "paid for" in uses["Prediction"].better
 
     def test_a_good_release(self) -> None:
         scores = [
@@ -128,12 +146,13 @@ class TestThePublicPage:
         cards, uses = cards_of(whole), uses_of(whole)
         assert cards["Pairs of columns"].state == cards["Single columns"].state == "good"
         assert "another sample of as many real rows: 0.03" in cards["Pairs of columns"].floor
-        assert [uses[u].word for u in ("Teaching and code", "Shares and tables", "Models")] == [
+        assert [uses[u].word for u in ("Teaching and code", "Shares and tables", "Prediction")] == [
             "yes",
             "with care",
             "yes",
         ]
-        assert "commonest answer" in uses["Models"].floor
+        assert "commonest answer" in uses["Prediction"].floor
+        assert uses["Coefficients"].number == "by copies alone"
 
     def test_a_small_table_is_told_to_be_bad(self) -> None:
         whole = public(rows=40)  # noise of 5 in levels of 10
@@ -150,9 +169,9 @@ class TestThePublicPage:
 
     def test_models_that_do_no_better_than_a_constant_guess(self) -> None:
         worse = [score("tstr_accuracy", 0.1, 0.05, 0.15, target="sort")]
-        assert uses_of(public(facts=facts(scores=worse)))["Models"].word == "no"
+        assert uses_of(public(facts=facts(scores=worse)))["Prediction"].word == "no"
         hidden = [score("tstr_accuracy", None, 0.0, 1.0, target="sort")]
-        assert uses_of(public(facts=facts(scores=hidden)))["Models"].word == "cannot tell"
+        assert uses_of(public(facts=facts(scores=hidden)))["Prediction"].word == "cannot tell"
 
     @pytest.mark.parametrize(
         ("value", "low", "high", "state"),
@@ -173,14 +192,88 @@ class TestThePublicPage:
     def test_estimands_are_judged_by_their_intervals(self, half: float, state: str) -> None:
         figure = {"estimate": 0.5, "interval": [0.5 - half, 0.5 + half], "rows": 100.0}
         stated = {"text": "t", "statistic": "share", "about": ["a"], "figures": [figure]}
-        assert cards_of(public(estimands=[stated]))["Estimands"].state == state
+        assert cards_of(public(estimands=[stated]))["Questions answered"].state == state
 
-    def test_declared_effects_are_not_judged_by_their_size(self) -> None:
-        figure = {"estimate": 0.001, "interval": [-0.01, 0.012], "rows": 100.0}
-        stated = {"kind": "effect", "text": "t", "statistic": "effect", "about": ["a"]}
-        whole = public(estimands=[{**stated, "figures": [figure]}])
-        assert uses_of(whole)["Effects"].word == "with care"
-        assert cards_of(whole)["Estimands"].state == "unknown"
+    @pytest.mark.parametrize("kind", ["effect", "regression"])
+    def test_effects_and_coefficients_are_not_judged_by_their_size(self, kind: str) -> None:
+        """No card denies what stands on the page with an interval."""
+        none = public(estimands=[stated(kind, 0, 2)], graph=GraphView(mode="none"))
+        assert uses_of(none)["Effects"].word == "no"
+        assert cards_of(none)["Questions answered"].state == "bad"
+        half = public(estimands=[stated(kind, 1, 1)], graph=GraphView(mode="none"))
+        assert uses_of(half)["Effects"].number == "1 of 2"
+        assert uses_of(half)["Effects"].word == "with care"
+        assert cards_of(half)["Questions answered"].state == "fair"
+        whole = public(estimands=[stated(kind, 2, 0)])
+        card = cards_of(whole)["Questions answered"]
+        assert (card.number, card.state) == ("2 of 2", "plain")
+
+    def test_up_to_three_figures_stand_on_the_first_screen(self) -> None:
+        asked = [stated("effect", 2, 1), stated("question", 0, 1), stated("regression", 3, 0)]
+        html = render_public(public(estimands=asked))
+        first = html[: html.index("<main>")]
+        assert re.findall(r"<li>(.*?): <strong>(.*?)</strong>", first) == [
+            ("effect of t, g0", "0.001 (-0.01 to 0.012)"),
+            ("regression of t, g0", "0.001 (-0.01 to 0.012)"),
+            ("effect of t, g1", "0.001 (-0.01 to 0.012)"),
+        ]
+        assert "First figures" not in render_public(public(estimands=[stated("effect", 0, 2)]))
+
+    def test_linkage_checks_and_audits_stand_on_the_first_screen(self) -> None:
+        gates = ("tv1_dp at most 0.1: 0.0134 (0 to 0.106), passed; noise decided",)
+        html = render_public(public(gates=gates))
+        first = html[: html.index("<main>")]
+        assert gates[0] in first and "no audit is published" in first and "linking rows" in first
+
+    def test_pairs_whose_table_is_noise_have_a_card_with_names(self) -> None:
+        """Twelve levels by four under noise of 30 in 400 rows; four by four under noise of 1."""
+        domain = Domain((*table_of(("sort", "size")).columns, *table_of(("land",), 12).columns))
+        codes = np.random.default_rng(0).integers(0, 4, size=(400, 3)).astype(np.uint16)
+
+        def pair(one: int, other: int, sigma: float) -> NoisyTable:
+            names, sizes = domain.names, domain.sizes
+            counts = np.zeros((sizes[one], sizes[other]))
+            np.add.at(counts, (codes[:, one], codes[:, other]), 1.0)
+            return NoisyTable((names[one], names[other]), counts, sigma)
+
+        whole = public(domain=domain, codes=codes, tables=[pair(0, 1, 1.0), pair(0, 2, 30.0)])
+        card = cards_of(whole)["Pairs whose table is noise"]
+        assert (card.number, card.state) == ("1 of 2", "bad") and "sort with land" in card.text
+        sound = [p.names for p in Measured.of(whole).pairs if p.sound]
+        assert sound == [("sort", "size")]
+
+    def test_where_many_columns_are_noise_no_score_makes_shares_of_them(self) -> None:
+        scores = [score("tv1", 0.01, 0.0, 0.02), score("tv2", 0.02, 0.01, 0.03)]
+        whole = public(rows=40, facts=facts(scores=scores))
+        card = uses_of(whole)["Shares and tables"]
+        assert card.word == "no" and card.number == "3 of 3"
+        assert uses_of(whole)["Teaching and code"].word == "with care"
+        html = render_public(whole)
+        first = html[: html.index("<main>")]
+        assert all(name in first for name in whole.domain.names) and "Noise alone" in first
+
+    def test_means_by_a_group_are_a_use_by_the_number_of_its_levels(self) -> None:
+        """Noise of 6 in 1,000 rows and ten bins: tables of 3 levels hold, of 12 they do not."""
+        age = ColumnDomain(
+            "age", "integer", tuple("abcdefghij"), False, (), (*range(10),), 10, 0, 9
+        )
+        domain = Domain((age, *table_of(("sex",), 3).columns, *table_of(("land",), 12).columns))
+        rng, sizes = np.random.default_rng(0), (10, 3, 12)
+        codes = np.stack([rng.integers(0, k, 1000) for k in sizes], axis=1).astype(np.uint16)
+        tables = [
+            NoisyTable((domain.names[i], "age"), np.full((sizes[i], 10), 1000 / sizes[i] / 10), 6.0)
+            for i in (1, 2)
+        ]
+        whole = public(domain=domain, codes=codes, tables=tables)
+        card = uses_of(whole)["Means by group"]
+        assert (card.number, card.word) == ("up to 3 levels", "with care")
+        assert "not of age by land (12 levels)" in card.text
+        far = replace(whole, tables=[replace(t, sigma=60.0) for t in tables])
+        assert uses_of(far)["Means by group"].word == "no"
+        tail = replace(whole, means={"age": 0.5})
+        card = uses_of(tail)["Means by group"]
+        assert card.word == "no" and card.text.endswith("; no mean at all of age")
+        assert uses_of(public())["Means by group"].word == "cannot tell"
 
     def test_the_first_screen_says_what_whom_and_whom_to_ask(self) -> None:
         about = About(
@@ -190,7 +283,7 @@ class TestThePublicPage:
         first = html[: html.index("<main>")]
         for said in ("A survey.", "one person", "&lt;desk@x.example&gt;", "CC0-1.0", "2026-11-05"):
             assert said in first
-        assert "unsigned" in first and html.count("<details") == 4
+        assert "unsigned" in first and html.count("<details") == 5
 
 
 class TestTheInternalPage:
@@ -215,6 +308,43 @@ class TestTheInternalPage:
         assert cards["Told from real rows"].state == cards["Intervals"].state == "bad"
         assert uses["Shares and tables"].word != "yes"
         assert "in samples of equal size" in uses["Shares and tables"].floor
+
+    def test_a_wrong_mean_is_seen_where_the_shape_is_near(self) -> None:
+        """Of 2,000 rows 2 have a payment in the last of 100 bins, and 9 of the synthetic ones."""
+        paid = ColumnDomain(
+            "paid", "number", tuple(map(str, range(100))), False, (), (*range(100),), 100, 0, 100
+        )
+        real, drawn = (np.repeat([0, 99], (2000 - k, k))[:, None] for k in (2, 9))
+        codes = [np.repeat(c, 2, axis=1).astype(np.uint16) for c in (real, drawn)]
+        table = Domain((paid, replace(paid, name="again")))
+        whole = content()
+        assert whole.evaluation is not None
+        near = fidelity(*codes, table, triples=0)
+        wrong = replace(whole, domain=table, evaluation=replace(whole.evaluation, fidelity=near))
+        cards = by_heading(report_cards(wrong))
+        assert cards["Columns whose shape is lost"].state == "good"
+        assert cards["Means that are wrong"].number == "2 of 2"
+        same = replace(
+            wrong,
+            evaluation=replace(
+                whole.evaluation, fidelity=fidelity(codes[0], codes[0], table, triples=0)
+            ),
+        )
+        assert by_heading(report_cards(same))["Means that are wrong"].state == "good"
+        assert by_heading(report_uses(wrong))["Coefficients"].number == "by copies alone"
+
+    @pytest.mark.parametrize(("statistic", "word"), [("effect", "with care"), ("mean", "no")])
+    def test_an_effect_that_has_a_figure_is_not_denied(self, statistic: str, word: str) -> None:
+        beside = EstimandBeside(
+            text="t",
+            statistic=statistic,
+            group="",
+            released=2.7,
+            interval=(0.7, 4.7),
+            real=3.3,
+        )
+        whole = content(graph=None, estimands=(beside,))
+        assert by_heading(report_uses(whole))["Effects"].word == word
 
     def test_the_attack_that_tells_most_speaks(self) -> None:
         few = {"attack": "shadow", "models": 12, "refutes_claim": False}
@@ -282,6 +412,305 @@ def test_the_guarantee_counts_the_search_for_columns() -> None:
 
 
 def test_a_distance_that_another_sample_has_needs_no_care() -> None:
-    assert verdicts.distance("Columns", 0.06, "", "fair", floor=0.06).state == "good"
-    assert verdicts.distance("Columns", 0.07, "", "fair", floor=0.06).state == "fair"
-    assert verdicts.distance("Columns", 0.3, "", "bad", floor=0.4).state == "bad"
+    def state(low: float, high: float, floor: float) -> str:
+        found = score("tv1", (low + high) / 2, low, high)
+        return verdicts.distance("Columns", found, verdicts.COLUMNS, "", floor=floor).state
+
+    assert state(0.03, 0.06, 0.06) == "good"
+    assert state(0.03, 0.061, 0.06) == "fair"
+    assert state(0.16, 0.2, 0.4) == "bad"
+
+
+def test_a_figure_of_noise_is_shown_as_its_interval_in_the_colour_of_its_worse_end() -> None:
+    """The truth was .071, and noise had made .013 of it."""
+    lucky = [score("tv1", 0.0134, 0.0, 0.106), score("tv2", 0.02, 0.0, 0.3)]
+    whole = public(rows=4000, facts=facts(scores=lucky), floors={"tv1": 0.02, "tv2": 0.05})
+    cards, uses = cards_of(whole), uses_of(whole)
+    assert (cards["Single columns"].number, cards["Single columns"].state) == ("0 to 0.106", "fair")
+    assert (cards["Pairs of columns"].number, cards["Pairs of columns"].word) == (
+        "0 to 0.3",
+        "cannot tell",
+    )
+    assert uses["Teaching and code"].number == "0 to 0.106"
+    assert "0 to 106 of 1,000 rows" in cards["Single columns"].text
+    narrow = [score("tv1", 0.0134, 0.01, 0.016)]
+    card = cards_of(public(facts=facts(scores=narrow), floors={"tv1": 0.02}))["Single columns"]
+    assert (card.number, card.state) == ("0.0134 (0.01 to 0.016)", "good")
+
+
+@pytest.mark.parametrize(
+    ("bound", "value", "ends", "outcome"),
+    [
+        ({"at_most": 0.15}, 0.0134, (0.0, 0.106), "passed"),
+        ({"at_most": 0.1}, 0.0134, (0.0, 0.106), "passed; noise decided"),
+        ({"at_most": 0.1}, 0.12, (0.09, 0.15), "failed; noise decided"),
+        ({"at_most": 0.1}, 0.12, (0.11, 0.15), "failed"),
+        ({"at_least": 0.8}, 0.85, (0.81, 0.9), "passed"),
+        ({"at_least": 0.8}, 0.85, (0.79, 0.9), "passed; noise decided"),
+        ({"at_least": 0.8}, 0.75, (0.7, 0.81), "failed; noise decided"),
+        ({"at_least": 0.8}, 0.75, (0.7, 0.79), "failed"),
+        ({"at_most": 0.1}, 0.1, (), "passed"),
+        ({"at_most": 0.1}, None, (), "failed"),
+    ],
+)
+def test_a_gate_says_where_noise_decided(
+    bound: dict[str, float], value: float | None, ends: tuple[float, ...], outcome: str
+) -> None:
+    gate = Gate(metric="tstr_accuracy_dp" if "at_least" in bound else "tv1_dp", **bound)
+    (verdict,) = check_gates([gate], {gate.metric: Figure(value, ends=ends)})
+    assert verdict.outcome == outcome and verdict.passed == outcome.startswith("passed")
+    if ends:
+        assert f"got {value} ({number(ends[0])} to {number(ends[1])})" in str(verdict)
+
+
+def test_a_gate_that_noise_decided_is_not_green() -> None:
+    gate = GateResult(
+        metric="tv1_dp",
+        bound="at most 0.1",
+        value=0.0134,
+        ends=(0.0, 0.106),
+        passed=True,
+        outcome="passed; noise decided",
+    )
+    whole = replace(content(), gates=(gate,))
+    assert by_heading(report_cards(whole))["Gates"].state == "fair"
+    html = render(whole)
+    assert "0.0134 (0 to 0.106)" in html and "<td>passed; noise decided</td>" in html
+
+
+def test_a_bundle_states_its_gates_with_the_interval() -> None:
+    """As certificate, index and page have it."""
+    lucky = ChargedScore(name="tv1", counts=(3,), sigma=2, value=0.0134, low=0, high=0.106)
+    told = [gate_words(Gate(metric=m, at_most=0.1), [lucky]) for m in ("tv1_dp", "tv1_noisy")]
+    assert told == [
+        "tv1_dp at most 0.1: 0.0134 (0 to 0.106), passed; noise decided",
+        "tv1_noisy at most 0.1: passed",
+    ]
+
+
+def test_a_long_tail_that_noise_makes_is_seen_by_its_mean_and_by_no_shape() -> None:
+    """Payments of 200 bins up to 1,000,000 of which the first holds nearly all of 20,000 rows; the
+    noise of 20 in each bin moves one row in ten, and the mean by more than it is.
+    """
+    edges = tuple(float(5_000 * k) for k in range(200))
+    paid = ColumnDomain("paid", "number", tuple(map(str, edges)), False, (), edges, 1e6, 0.0, 1e6)
+    age = ColumnDomain("age", "number", tuple("abcd"), False, (), (0, 25, 50, 75), 100, 0, 100)
+    domain, rng = Domain((paid, age)), np.random.default_rng(0)
+    codes = np.stack([rng.random(20_000) > 0.999, rng.integers(0, 4, 20_000)], axis=1)
+    codes = codes.astype(np.uint16)
+    tables = [
+        NoisyTable((c.name,), np.bincount(codes[:, i], minlength=c.levels).astype(float), 20.0)
+        for i, c in enumerate(domain.columns)
+    ]
+    found = mean_noise(domain, codes, tables)
+    assert found["paid"] > 1 and found["age"] < 0.01
+    whole = public(domain=domain, codes=codes, tables=tables, means=found, rows=20_000)
+    cards = cards_of(whole)
+    assert cards["Columns whose shape is noise"].number == "0 of 2"
+    card = cards["Means that noise makes"]
+    assert (card.number, card.state) == ("1 of 2", "bad") and card.text.endswith(": paid")
+
+
+def test_the_noise_of_a_mean_is_that_of_draws() -> None:
+    age = ColumnDomain("age", "number", tuple("abcd"), False, (), (0, 25, 50, 75), 100, 0, 100)
+    counts, rng = np.array([400.0, 300.0, 200.0, 100.0]), np.random.default_rng(0)
+    codes = np.repeat(np.arange(4), counts.astype(int))[:, None].astype(np.uint16)
+    mean = float(counts @ age.centres) / 1000
+    drawn = (rng.normal(0, 20, (20_000, 4)) @ (age.centres - mean)) / 1000
+    found = mean_noise(Domain((age,)), codes, [NoisyTable(("age",), counts, 20.0)])["age"]
+    assert found * mean == pytest.approx(1.96 * drawn.std(), rel=0.03)
+
+
+# --- every verdict on each side of each of its bounds ---
+
+
+def distanced(bounds: Bounds) -> Any:
+    return lambda low, high: verdicts.distance("x", score("tv1", low, low, high), bounds, "").state
+
+
+def told_apart(low: float, high: float) -> str:
+    return verdicts.told_apart((low + high) / 2, low, high, floor=None).state
+
+
+def of_parts(hidden: int, every: int) -> str:
+    parts = {f"c{k}": verdicts.NOISY_SHAPE if k < hidden else 0.1499 for k in range(every)}
+    return verdicts.noisy("x", "t", parts).state
+
+
+def of_means(hidden: float, every: int) -> str:
+    parts = {f"c{k}": 0.1 for k in range(every - 1)} | {"c": hidden}
+    return verdicts.noisy("x", "t", parts, limit=verdicts.LOOSE.fair).state
+
+
+def of_models(low: float, high: float) -> str:
+    """Beside a constant guess, which is right on .25675 of these rows."""
+    found = [score("tstr_accuracy", (low + high) / 2, low, high, target="sort")]
+    return uses_of(public(rows=4000, facts=facts(scores=found)))["Prediction"].state
+
+
+def of_columns(sigma: float) -> str:
+    """Four levels of 100 rows that fit their counts: noise alone moves .0040 sigma of them."""
+    whole = public()
+    tables = [replace(t, sigma=sigma) for t in whole.tables]
+    return cards_of(replace(whole, tables=tables))["Single columns"].state
+
+
+def of_estimand(half: float) -> str:
+    figure = {"estimate": -1.0, "interval": [-1 - half, -1 + half], "rows": 100.0}
+    asked = {"text": "t", "statistic": "share", "about": ["a"], "figures": [figure]}
+    return cards_of(public(estimands=[asked]))["Questions answered"].state
+
+
+def of_answered(known: int, refused: int) -> str:
+    return cards_of(public(estimands=[stated("effect", known, refused)]))[
+        "Questions answered"
+    ].state
+
+
+def of_claims(refuted: int, supported: int) -> str:
+    none = {"supported": 0, "refuted": 0, "undecided": 5}
+    counts = {"arrow": {**none, "refuted": refuted, "supported": supported}, "independence": none}
+    graph = replace(public().graph, validation={"findings": [], "counts": counts})
+    found = {cards_of(public(graph=graph))["Causal graph"].state}
+    return (found | {verdicts.claims("x", refuted, refuted + supported, "").state}).pop()
+
+
+CASES: dict[str, tuple[Any, list[tuple[Any, ...]]]] = {
+    "single columns": (
+        distanced(verdicts.COLUMNS),
+        [
+            (0.0, 0.049, "good"),
+            (0.0, 0.05, "fair"),
+            (0.0, 0.149, "fair"),
+            (0.05, 0.15, "bad"),
+            (0.0, 0.15, "unknown"),
+        ],
+    ),
+    "pairs": (
+        distanced(verdicts.PAIRS),
+        [
+            (0.0, 0.099, "good"),
+            (0.0, 0.1, "fair"),
+            (0.0, 0.249, "fair"),
+            (0.1, 0.25, "bad"),
+            (0.099, 0.25, "unknown"),
+        ],
+    ),
+    "teaching": (
+        distanced(verdicts.ROUGH),
+        [
+            (0.0, 0.149, "good"),
+            (0.0, 0.15, "fair"),
+            (0.0, 0.399, "fair"),
+            (0.15, 0.4, "bad"),
+            (0.149, 0.4, "unknown"),
+        ],
+    ),
+    "told apart": (
+        told_apart,
+        [
+            (0.5, 0.599, "good"),
+            (0.5, 0.6, "fair"),
+            (0.6, 0.749, "fair"),
+            (0.6, 0.75, "bad"),
+            (0.599, 0.75, "unknown"),
+        ],
+    ),
+    "what learning loses": (
+        verdicts.LOST.within,
+        [
+            (-0.1, 0.099, "good"),
+            (0.0, 0.1, "fair"),
+            (0.1, 0.299, "fair"),
+            (0.1, 0.3, "bad"),
+            (0.0, 0.3, "unknown"),
+        ],
+    ),
+    "columns and pairs that are noise": (
+        of_parts,
+        [
+            (0, 31, "good"),
+            (1, 31, "fair"),
+            (33, 100, "fair"),
+            (34, 100, "bad"),
+            (0, 0, "unknown"),
+        ],
+    ),
+    "means that noise makes": (of_means, [(0.249, 3, "good"), (0.25, 3, "fair"), (9.0, 1, "bad")]),
+    "prediction": (
+        of_models,
+        [
+            (0.30, 0.80, "good"),
+            (0.258, 0.90, "good"),
+            (0.256, 0.90, "fair"),
+            (0.158, 0.90, "fair"),
+            (0.156, 0.90, "unknown"),
+            (0.10, 0.256, "bad"),
+            (0.10, 0.258, "unknown"),
+            (0.0, 1.0, "unknown"),
+        ],
+    ),
+    "columns without a score": (of_columns, [(12.0, "good"), (13.0, "unknown")]),
+    "estimands": (
+        of_estimand,
+        [(0.249, "good"), (0.25, "fair"), (0.999, "fair"), (1.0, "bad")],
+    ),
+    "effects that were asked for": (of_answered, [(2, 0, "plain"), (1, 1, "fair"), (0, 2, "bad")]),
+    "the graph": (
+        of_claims,
+        [(0, 5, "good"), (1, 19, "fair"), (9, 91, "fair"), (1, 9, "bad"), (0, 0, "unknown")],
+    ),
+    "the guarantee": (
+        lambda epsilon: verdicts.guarantee(epsilon, 1e-5, advantage=None).state,
+        [(4.999, "plain"), (5.0, "fair"), (9.999, "fair"), (10.0, "bad")],
+    ),
+    "the guarantee with a search": (
+        lambda found: verdicts.guarantee(4.0, 1e-5, advantage=None, search=(found, 0)).state,
+        [(0.999, "plain"), (1.0, "fair"), (6.0, "bad")],
+    ),
+    "an attack": (
+        lambda half, ceiling, refuted: (
+            verdicts.attack(0.0, -half, half, ceiling=ceiling, trials="12", refuted=refuted).state
+        ),
+        [
+            (0.1, 0.1, False, "good"),
+            (0.11, 0.1, False, "unknown"),
+            (0.099, 0.9, False, "good"),
+            (0.11, 0.9, False, "unknown"),
+            (0.01, 0.1, True, "bad"),
+        ],
+    ),
+    "intervals of analysts": (
+        lambda held, figures: verdicts.coverage("means", held, figures, floor=None).state,
+        [
+            (0.8501, 10, "good"),
+            (0.849, 10, "fair"),
+            (0.7001, 10, "fair"),
+            (0.699, 10, "bad"),
+            (0.699, 9, "unknown"),
+        ],
+    ),
+    "a change of a pair": (
+        verdicts.CHANGED.state,
+        [(0.099, "good"), (0.1, "fair"), (0.199, "fair"), (0.2, "bad")],
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "case"), [(name, case) for name, (_, cases) in CASES.items() for case in cases]
+)
+def test_every_verdict_on_each_side_of_each_of_its_bounds(
+    verdict: str, case: tuple[Any, ...]
+) -> None:
+    *given, state = case
+    assert CASES[verdict][0](*given) == state
+
+
+def test_every_bound_of_verdicts_has_cases() -> None:
+    """A new bound comes with its cases."""
+    bounds = {name for name, value in vars(verdicts).items() if isinstance(value, Bounds)}
+    assert bounds == {
+        *("EPSILON", "ROUGH", "COLUMNS", "PAIRS", "NOISY_COLUMNS", "APART", "MISSED", "REFUTED"),
+        *("LOST", "LOOSE", "CHANGED"),
+    }

@@ -189,6 +189,23 @@ def test_noise_of_an_attack_is_no_headline(upper: float, told: str) -> None:
     assert told in note({"epsilon": "1"}, named, (), None, status="FINISHED")
 
 
+@pytest.mark.check
+def test_a_run_that_noise_let_pass_says_so_in_its_tag(store: Store) -> None:
+    told = "gate tv1_dp: needs at most 0.1, got 0.0134 (0 to 0.106): passed; noise decided"
+    with tracker(store.spec, folder=store.folder, run="lucky") as opened:
+        opened.conclude(PublicationVerdict(released=True, gates=(told,)))
+    tags = store.run("lucky").data.tags
+    assert tags["gate"] == "passed; noise decided" and told in tags["mlflow.note.content"]
+
+
+def test_published_scores_stand_apart_and_with_their_intervals() -> None:
+    named = {"tv1_dp": 0.0134, "tv1_dp_low": 0.0, "tv1_dp_high": 0.106, "tv1": 0.0711}
+    told = note({"epsilon": "1"}, named, (), None, status="FINISHED")
+    published, internal = told.split("| internal: real rows without noise | |")
+    assert "| tv1_dp | 0.0134 (0 to 0.106) |" in published and "tv1_dp" not in internal
+    assert "| tv1 | 0.0711 |" in internal and "_low" not in told
+
+
 def test_artifacts_lie_beside_the_store(store: Store) -> None:
     release(store, "files")
     run = store.run("files")

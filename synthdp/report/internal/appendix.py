@@ -55,8 +55,7 @@ def _headline(content: ReportContent) -> ReportTable:
             figures |= {f"{name} of {of}": getattr(near, name) for name in names if near}
     rows = [(name, number(value)) for name, value in figures.items()]
     for gate in content.gates:
-        state = "passed" if gate.passed else "failed"
-        rows.append((f"gate {gate.metric} {gate.bound}", f"{number(gate.value)}, {state}"))
+        rows.append((f"gate {gate.metric} {gate.bound}", f"{gate.shown}, {gate.outcome}"))
     return ReportTable("Headline figures", ("figure", "value"), tuple(rows))
 
 

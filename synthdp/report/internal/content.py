@@ -12,6 +12,7 @@ from synthdp.data.domain import Domain
 from synthdp.evaluate.fidelity import FidelityReport
 from synthdp.evaluate.functional.suggest import SuggestionReport
 from synthdp.evaluate.run import EvaluationReport
+from synthdp.report.prose import estimated, number
 from synthdp.report.sections import GraphView, Look
 
 EVALUATION, ATTACK = "evaluation", "attack"  # parts that `ReportContent.absent` may name
@@ -40,17 +41,27 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class GateResult:
-    """One gate; `bound` is text ("at most 0.05").
+    """One gate; `bound` is text ("at most 0.05"), and so is `outcome`, where noise may decide.
 
-    A figure that is not available fails its gate; `absent` may say why.
+    A figure that is not available fails its gate; `absent` may say why. `ends` are those of the 95%
+    interval of a figure that was paid for.
     """
 
     metric: str
     bound: str
     value: float | None
     passed: bool
+    outcome: str = ""
+    ends: tuple[float, ...] = ()
     outside_guarantee: bool = False
     absent: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The figure, with its interval where it has one, or why there is none."""
+        return self.absent or (
+            estimated(self.value, *self.ends) if self.ends else number(self.value)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

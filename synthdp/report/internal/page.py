@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from synthdp.data.domain import ColumnDomain
 from synthdp.evaluate.fidelity import FidelityReport
 from synthdp.evaluate.run import EvaluationReport
 from synthdp.files import private_folder, write_private
@@ -34,6 +35,7 @@ from synthdp.report.sections import (
     graph_section,
     most_advantage,
     render_page,
+    room,
 )
 from synthdp.report.verdicts import FEW, MISSED, State, Verdict
 
@@ -105,6 +107,10 @@ def report_cards(content: ReportContent) -> Iterator[Verdict]:
         yield from _claims(content.evaluation)
     if content.fidelity is not None:
         yield from _shapes(content.fidelity)
+        off = {c.name: _off(c, content.fidelity) for c in content.domain.columns if c.ranged}
+        if off:
+            heading, text = "Means that are wrong", say("wrong_means")
+            yield verdicts.noisy(heading, text, off, limit=verdicts.LOOSE.fair, most=6)
     known = [e for e in content.estimands if e.covered is not None]
     if known:
         inside = sum(bool(e.covered) for e in known)
@@ -130,6 +136,9 @@ def _gates(content: ReportContent) -> Verdict:
     elif all(gate.metric == "tv1_noisy" for gate in content.gates):
         text += " It compares the rows with the counts that they were made to fit."
         state, better = "unknown", "a gate on tv2_dp can fail"
+    elif any("noise decided" in gate.outcome for gate in content.gates):
+        text, state = f"{text} Noise decided: see the table.", "fair"
+        better = "a larger evaluation.disclosure_share, or a bound further off"
     return Verdict("Gates", figure, text, state, better=better)
 
 
@@ -200,6 +209,16 @@ def _claims(report: EvaluationReport) -> Iterator[Verdict]:
         yield verdicts.claims("Graph", wrong, len(implied.rows), text)
 
 
+def _off(column: ColumnDomain, near: FidelityReport) -> float:
+    """How far the mean of the rows is from the real one, over that one's distance from the end."""
+    real, drawn = (
+        float(np.average(column.centres, weights=shares)) if shares.any() else column.lower
+        for table in (near.shares_real, near.shares_synthetic)
+        for shares in [np.asarray(table[column.name])[: len(column.centres)]]
+    )
+    return abs(drawn - real) / room(column, real)
+
+
 def _shapes(near: FidelityReport) -> Iterator[Verdict]:
     if len(near.by_column) > 1:
         largest = float(np.abs(np.triu(near.association_difference, 1)).max())
@@ -219,7 +238,7 @@ def _shapes(near: FidelityReport) -> Iterator[Verdict]:
 
 
 def report_uses(content: ReportContent) -> Iterator[Verdict]:
-    """The four uses, the easiest first; none without an evaluation."""
+    """The uses, the easiest first; none without an evaluation."""
     report, near = content.evaluation, content.fidelity
     if report is None or near is None:
         return
@@ -235,6 +254,7 @@ def report_uses(content: ReportContent) -> Iterator[Verdict]:
     better, beside = "estimands for the figures that matter", _equal(report, "tv2")
     yield _use("Shares and tables", number(near.tv2), text, state, beside, better)
     yield _models(report)
+    yield Verdict("Coefficients", "by copies alone", say("coefficients"), use=True)
     yield _effects(content, report)
 
 
@@ -246,23 +266,29 @@ def _models(report: EvaluationReport) -> Verdict:
     real, synthetic = report.utility.mean_auc_real, report.utility.mean_auc_synthetic
     if real is None or synthetic is None:
         text, better = "no classifier could be judged", "columns to predict: evaluation.targets"
-        return _use("Models", "not judged", text, "unknown", "", better)
+        return _use("Prediction", "not judged", text, "unknown", "", better)
     state: State = "unknown"
     text = "mean AUC on held-out real rows, learnt on synthetic ones"
     if real > verdicts.LEARNABLE:
         rows = [r for r in report.utility.rows if r.metric == "auc" and r.low is not None]
-        ends = [fmean(getattr(r, end) for r in rows) if rows else 0.0 for end in ("low", "high")]
         lost = 1 - (synthetic - 0.5) / (real - 0.5)
-        state = verdicts.LOST.within(lost, *(end / (real - 0.5) for end in ends))
+        ends = [
+            fmean(getattr(r, end) for r in rows) / (real - 0.5) for end in ("low", "high") if rows
+        ]
+        state = verdicts.LOST.within(*(ends or (lost, lost)))
         text += f"; {max(lost, 0):.0%} of what real rows teach beyond guessing is lost"
     beside = f"learnt on real rows: {real:.3g}"
     better = "a larger epsilon, or a larger share for targets"
-    return _use("Models", number(synthetic), text, state, beside, better)
+    return _use("Prediction", number(synthetic), text, state, beside, better)
 
 
 def _effects(content: ReportContent, report: EvaluationReport) -> Verdict:
-    """Effects need a causal graph that the real rows do not refute."""
+    """Effects need a causal graph that the real rows do not refute, or figures of their own."""
     if content.graph is None or content.graph.mode in ("none", "predict"):
+        asked = [e for e in content.estimands if e.statistic in ("effect", "coefficient")]
+        if known := sum(e.interval is not None for e in asked):
+            figure, text = f"{known} of {len(asked)}", say("asked_regression")
+            return _use("Effects", figure, text, "fair", "", "a graph that is validated")
         text = "the model claims no causes, and nothing of what would change if one were set"
         return _use("Effects", "no causes", text, "bad", "", "graph.mode: given or validate")
     cards = [*_claims(report)]

@@ -12,9 +12,11 @@ import numpy.typing as npt
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
+from synthdp.evaluate.effects import NORMAL_95
 from synthdp.evaluate.fidelity import nearest_distribution
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.report.sections import GraphView
+from synthdp.report.sections import GraphView, room
+from synthdp.report.verdicts import NOISY_SHAPE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +43,8 @@ class PublicContent:
     `effects` is the picture `privacy/effects.svg`. `codes` are levels of the first rows of the
     published table, shape `[rows, columns]`. `rows` is the number of rows of the whole table.
     `estimands` are those of `estimands.json`. `floors` has about the distance of another sample of
-    as many real rows, for `tv1` and `tv2`. `first` names columns to show before others.
+    as many real rows, for `tv1` and `tv2`, and `means` what noise may do to means (`mean_noise`).
+    `gates` are those that held, in words. `first` names columns to show before others.
     """
 
     domain: Domain
@@ -55,6 +58,8 @@ class PublicContent:
     effects: str | None = None
     estimands: Sequence[Mapping[str, Any]] = ()
     floors: Mapping[str, float] = field(default_factory=dict)
+    means: Mapping[str, float] = field(default_factory=dict)
+    gates: tuple[str, ...] = ()
     first: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -104,7 +109,31 @@ def noise_distance(counts: FloatArray, sigma: float) -> float:
     0.0199
     """
     total = max(float(counts.sum()), 1.0)
-    return min(1.0, 0.5 * counts.size * sigma * float(np.sqrt(2 / np.pi)) / total)
+    return round(min(1.0, 0.5 * counts.size * sigma * float(np.sqrt(2 / np.pi)) / total), DIGITS)
+
+
+def mean_noise(domain: Domain, codes: Codes, tables: Sequence[NoisyTable]) -> dict[str, float]:
+    """How far noise alone may move the mean of each number that was measured by itself.
+
+    It is half of a 95% interval, as a part of how far the mean of the rows (`codes`, levels `[rows,
+    columns]`) is from the nearer end of the column's range. That is small where few rows are far
+    out: noise in the many empty levels of a long tail then makes the mean.
+
+    A sum of counts times their levels' middles, less the mean, has variance sigma^2 times the sum
+    of squares of these differences [derived here, for a known number of rows].
+    """
+    found = dict[str, float]()
+    for table in tables:
+        name = table.columns[0]
+        column = domain[name]
+        if len(table.columns) > 1 or table.starts or not column.ranged:
+            continue
+        shares = np.bincount(codes[:, domain.index(name)], minlength=column.levels)
+        counts, shares = (c[: len(column.centres)].astype(float) for c in (table.counts, shares))
+        mean = float(shares @ column.centres) / max(1.0, float(shares.sum()))
+        moved = table.sigma * float(np.linalg.norm(column.centres - mean)) / max(1.0, counts.sum())
+        found[name] = round(NORMAL_95 * moved / room(column, mean), DIGITS)
+    return found
 
 
 def measured(domain: Domain, codes: Codes, tables: Sequence[NoisyTable]) -> Iterator[Column]:
@@ -131,6 +160,11 @@ class MeasuredPair:
     names: tuple[str, str]
     distance: float
     by_noise: float
+
+    @property
+    def sound(self) -> bool:
+        """Whether neither noise nor the model moves so many rows that its table is no table."""
+        return max(self.by_noise, self.distance) < NOISY_SHAPE
 
 
 def measured_pairs(

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from synthdp.model.estimands import INTERCEPT
 from synthdp.report import verdicts
-from synthdp.report.prose import number, say
+from synthdp.report.prose import estimated, number, say
 from synthdp.report.public import sections
-from synthdp.report.public.content import Column, PublicContent
+from synthdp.report.public.content import Column, MeasuredPair, PublicContent
 from synthdp.report.public.sections import Measured
 from synthdp.report.sections import (
     GraphView,
@@ -34,7 +35,7 @@ from synthdp.report.sections import (
     render_page,
     roc_points,
 )
-from synthdp.report.verdicts import Bounds, State, Verdict
+from synthdp.report.verdicts import Score, State, Verdict
 from synthdp.spec.load.wording import many
 
 LIMITS = tuple(starmap(PageLimits, ((400, 60, 24), (200, 20, 12), (60, 8, 6), (20, 0, 3))))
@@ -48,8 +49,10 @@ def render_public(content: PublicContent) -> str:
         "facts": facts,
         "title": facts["title"] or facts["dataset"],
         "about": content.about,
-        "uses": [*public_uses(content, found.columns)],
-        "verdicts": [*public_cards(content, found.columns)],
+        "uses": [*public_uses(content, found)],
+        "verdicts": [*public_cards(content, found)],
+        "first_figures": sections.first_figures(content.estimands, most=3),
+        "junk": verdicts.above({c.name: c.by_noise for c in found.columns}),
         "numbers_file": "marginals.json and graph.json",
         "estimands": sections.estimands(content.estimands),
         "budget": sections.budget(facts),
@@ -124,12 +127,11 @@ def _guarantee(content: PublicContent) -> Iterator[ReportTable]:
 # --- the verdicts at the top, from the certificate's facts and public tables ---
 
 
-Score = Mapping[str, Any]
-
 NOT_PAID = "scores that are paid for"
+CAUSAL = ("effect", "regression")  # kinds of estimands
 
 
-def public_cards(content: PublicContent, columns: Sequence[Column]) -> Iterator[Verdict]:
+def public_cards(content: PublicContent, found: Measured) -> Iterator[Verdict]:
     """All verdicts, in the order of the page."""
     facts, search = content.facts, content.facts.get("domain_from")
     yield verdicts.guarantee(
@@ -140,10 +142,20 @@ def public_cards(content: PublicContent, columns: Sequence[Column]) -> Iterator[
     )
     yield from _estimands(content)
     yield _pairs_card(content)
-    yield _columns_card(content, columns)
-    yield verdicts.noisy_columns(c.by_noise for c in columns)
+    yield _columns_card(content, found.columns)
+    yield _noisy_columns(found)
+    pairs = {" with ".join(p.names): p.by_noise for p in found.pairs}
+    yield verdicts.noisy("Pairs whose table is noise", say("noisy_shapes"), pairs, most=6)
+    if content.means:
+        heading, text = "Means that noise makes", say("noisy_means")
+        yield verdicts.noisy(heading, text, content.means, limit=verdicts.LOOSE.fair, most=6)
     yield _graph_card(content.graph)
     yield _audit_card(facts["audit"])
+
+
+def _noisy_columns(found: Measured) -> Verdict:
+    parts = {c.name: c.by_noise for c in found.columns}
+    return verdicts.noisy("Columns whose shape is noise", say("noisy_shapes"), parts)
 
 
 def _score(content: PublicContent, name: str) -> Score | None:
@@ -155,13 +167,15 @@ def _pairs_card(content: PublicContent) -> Verdict:
     if (score := _score(content, "tv2")) is None:
         text = "how far the table is from the real rows was not paid for, so that it is not known"
         return Verdict("Pairs of columns", "not published", text, "unknown", better=NOT_PAID)
-    return _scored("Pairs of columns", score, verdicts.PAIRS, content.floors.get("tv2"))
+    text, floor = say("scored", score=score, what="pair of columns"), content.floors.get("tv2")
+    return verdicts.distance("Pairs of columns", score, verdicts.PAIRS, text, floor=floor)
 
 
 def _columns_card(content: PublicContent, columns: Sequence[Column]) -> Verdict:
     """How far single columns are: a score, or what distance and noise together allow."""
     if (score := _score(content, "tv1")) is not None:
-        return _scored("Single columns", score, verdicts.COLUMNS, content.floors.get("tv1"))
+        text, floor = say("scored", score=score, what="column"), content.floors.get("tv1")
+        return verdicts.distance("Single columns", score, verdicts.COLUMNS, text, floor=floor)
     bound = _columns_bound(columns)
     if bound is None:
         return Verdict("Single columns", "not published", "none was measured alone", "unknown")
@@ -178,44 +192,40 @@ def _columns_bound(columns: Sequence[Column]) -> float | None:
     return min(1.0, float(np.mean([c.distance + c.by_noise for c in columns])))
 
 
-def _scored(heading: str, score: Score, bounds: Bounds, floor: float | None) -> Verdict:
-    state = bounds.within(score["value"], score["low"], score["high"])
-    text = say("scored", score=score)
-    card = verdicts.distance(heading, score["value"], text, state, floor=floor)
-    return replace(card, number=_shown(score, state))
-
-
-def _shown(score: Score, state: State) -> str:
-    """The value of a score, or its interval where noise hides the value or what it means."""
-    if score["value"] is None or state == "unknown":
-        return f"{number(score['low'])} to {number(score['high'])}"
-    return f"{score['value']:.2g}"
-
-
-def _looseness(content: PublicContent) -> float | None:
-    """The median over all figures of half the interval over the estimate; None without figures.
-    Effects and coefficients are left out: one near 0 may be known well.
-    """
-    halves = [
-        (f["interval"][1] - f["interval"][0]) / 2 / max(abs(f["estimate"]), 1e-12)
+def _figures(content: PublicContent) -> list[tuple[str, Mapping[str, Any]]]:
+    """Every figure that was asked for, with the kind of its estimand."""
+    return [
+        (str(stated.get("kind")), figure)
         for stated in content.estimands
-        for f in stated["figures"]
-        if f.get("interval") and stated.get("kind") not in ("effect", "regression")
+        for figure in stated["figures"]
+        if figure.get("group") != INTERCEPT
     ]
-    return float(median(halves)) if halves else None
 
 
 def _estimands(content: PublicContent) -> Iterator[Verdict]:
-    figures = [f for stated in content.estimands for f in stated["figures"]]
-    if figures:
-        loose, known = _looseness(content), sum(1 for f in figures if f.get("interval"))
-        text = "figures of declared questions, measured on the real rows, have right 95% intervals"
-        state = verdicts.LOOSE.state(loose)
+    """Questions by how many have a figure, and by how wide the intervals are. The width says little
+    of effects and coefficients: one near 0 may be known well.
+    """
+    figures = _figures(content)
+    every = [bool(figure.get("interval")) for _, figure in figures]
+    halves = [
+        (f["interval"][1] - f["interval"][0]) / 2 / max(abs(f["estimate"]), 1e-12)
+        for (kind, f), known in zip(figures, every, strict=True)
+        if known and kind not in CAUSAL
+    ]
+    if every:
         half = "half an interval is {:.0%} of its estimate (median)"
-        spread = "" if loose is None else half.format(loose)
-        better = "a larger share for estimands, or fewer groups"
-        figure = f"{known} of {len(figures)}"
-        yield Verdict("Estimands", figure, text, state, spread, better=better)
+        spread = half.format(median(halves)) if halves else ""
+        loose: State = verdicts.LOOSE.state(float(median(halves))) if halves else "plain"
+        refused: State = "plain" if all(every) else "fair" if any(every) else "bad"
+        yield Verdict(
+            "Questions answered",
+            f"{sum(every)} of {len(every)}",
+            say("questions"),
+            verdicts.worst((loose, refused)),
+            spread,
+            better="a larger share for estimands, or fewer groups",
+        )
 
 
 def _graph_card(graph: GraphView) -> Verdict:
@@ -258,43 +268,66 @@ def _audit_card(audit: Mapping[str, Any] | None) -> Verdict:
 # --- what the published table is fit for, by use; from public figures alone ---
 
 
-def public_uses(content: PublicContent, columns: Sequence[Column]) -> Iterator[Verdict]:
-    """The four uses, the easiest first."""
-    uses = (_code(content, columns), _tables(content, columns), _models(content, columns))
-    for verdict in (*uses, _effects(content)):
-        yield replace(verdict, use=True)
+def public_uses(content: PublicContent, found: Measured) -> Iterator[Verdict]:
+    """The uses, the easiest first."""
+    yield replace(_code(content, found), use=True)
+    yield replace(_tables(content, found), use=True)
+    yield replace(_means(content, found.pairs), use=True)
+    yield replace(_models(content, found.columns), use=True)
+    yield Verdict("Coefficients", "by copies alone", say("coefficients"), use=True)
+    yield replace(_effects(content), use=True)
 
 
-def _code(content: PublicContent, columns: Sequence[Column]) -> Verdict:
+def _code(content: PublicContent, found: Measured) -> Verdict:
     """Types and values are the declared ones; columns must look about as they do."""
-    score, bound, floor = _score(content, "tv1"), _columns_bound(columns), content.floors.get("tv1")
-    state, figure = verdicts.ROUGH.state(None), "not known"
-    if score is not None:
-        state = verdicts.ROUGH.within(score["value"], score["low"], score["high"])
-        figure = _shown(score, state)
-    elif bound is not None:
+    heading, text = "Teaching and code", say("off_by")
+    if (score := _score(content, "tv1")) is not None:
+        floor = content.floors.get("tv1")
+        card = verdicts.distance(heading, score, verdicts.ROUGH, text, floor=floor)
+        if card.state == "good" and _noisy_columns(found).state == "bad":
+            return replace(card, state="fair", advice="for code: the shapes of columns are noise")
+        return card
+    bound = _columns_bound(found.columns)
+    figure, state = "not known", verdicts.ROUGH.state(None)
+    if bound is not None:
         state = "good" if bound < verdicts.ROUGH.fair else "unknown"
         figure = f"at most {number(bound)}"
-    text = "columns off by so much, on average (0 is equal, 1 is disjoint)"
-    beside = "" if floor is None else f"another sample of as many real rows: {floor:.2g}"
-    better = "fewer bins or a larger epsilon"
-    return Verdict("Teaching and code", figure, text, state, beside, better=better)
+    return Verdict(heading, figure, text, state, better="fewer bins or a larger epsilon")
 
 
-def _tables(content: PublicContent, columns: Sequence[Column]) -> Verdict:
-    """Declared estimands answer best; else pairs of columns decide."""
-    loose = _looseness(content)
-    if loose is not None:
-        text = "half an interval over its estimate, median of the estimands: use these figures"
-        return Verdict("Shares and tables", f"{loose:.0%}", text, verdicts.LOOSE.state(loose))
-    pairs, noise = _pairs_card(content), verdicts.noisy_columns(c.by_noise for c in columns)
-    text = "pairs of columns off by so much, on average" if pairs.floor else pairs.text
-    state, advice = pairs.state, ""
-    if state == "unknown" and noise.state == "bad":
-        state, text = "bad", f"{text}; noise hides the shape of {noise.number} columns"
-    if state == "good":  # shares are near; intervals computed from the rows never are
-        state, advice = "fair", "take intervals from synthdp answer, not from the rows"
-    return replace(pairs, heading="Shares and tables", text=text, state=state, advice=advice)
+def _tables(content: PublicContent, found: Measured) -> Verdict:
+    """Pairs of columns decide, and columns of which there are too many that are noise."""
+    pairs, noise = _pairs_card(content), _noisy_columns(found)
+    advice = "take shares and intervals from synthdp answer, not from the rows"
+    if any(figure.get("interval") for _, figure in _figures(content)):
+        advice = f"use the questions' figures, and for others {advice}"
+    card = replace(pairs, heading="Shares and tables", advice=advice)
+    if noise.state == "bad":
+        text = f"of the columns have a shape that is noise; {pairs.text}"
+        return replace(card, number=noise.number, text=text, state="bad")
+    # Shares may be near; intervals computed from the rows never are.
+    return replace(card, state="fair") if pairs.state == "good" else card
+
+
+def _means(content: PublicContent, pairs: Sequence[MeasuredPair]) -> Verdict:
+    """Up to how many levels a group may have, by the noise of its table with each number."""
+    heading, domain = "Means by group", content.domain
+    hidden = verdicts.above(content.means, verdicts.LOOSE.fair)
+    found = list[tuple[int, bool, str]]()
+    for pair in pairs:
+        group, number_ = sorted(pair.names, key=lambda name: domain[name].ranged)
+        if domain[number_].ranged and not domain[group].ranged and number_ not in hidden:
+            levels = domain[group].levels
+            found.append((levels, pair.sound, f"{number_} by {group} ({levels} levels)"))
+    most = max((n for n, _, _ in found if all(s for m, s, _ in found if m <= n)), default=0)
+    bad = [told for _, sound, told in sorted(found, reverse=True) if not sound]
+    text = say("means_by_group", measured=len(found), bad=bad, hidden=hidden)
+    if not found:
+        return Verdict(heading, "not measured", text, "bad" if hidden else "unknown")
+    state: State = "fair" if most else "bad"
+    figure = f"up to {most} levels" if most else "no group"
+    better = "fewer bins of numbers and levels of groups, or estimands" if bad or hidden else ""
+    return Verdict(heading, figure, text, state, advice=say("ask_means"), better=better)
 
 
 def _models(content: PublicContent, columns: Sequence[Column]) -> Verdict:
@@ -303,21 +336,21 @@ def _models(content: PublicContent, columns: Sequence[Column]) -> Verdict:
     if not scores:
         text = "how models that learn from these rows do on real ones was not paid for"
         better = f"{NOT_PAID}, and columns to predict"
-        return Verdict("Models", "not published", text, "unknown", better=better)
+        return Verdict("Prediction", "not published", text, "unknown", better=better)
     base = {c.name: float(c.noisy.max()) for c in columns}
     score, guess = scores[0], base.get(scores[0]["target"])
     if score["low"] <= 0 and score["high"] >= 1:
         text = say("model_unknown", target=score["target"])
         better = "a larger share for scores, or a larger epsilon"
-        return Verdict("Models", "not known", text, "unknown", better=better)
+        return Verdict("Prediction", "not known", text, "unknown", better=better)
     text = say("model_score", score=score)
     state = verdicts.worst(_beats(s, base.get(s["target"])) for s in scores)
-    figure = _shown(score, state) if score["value"] is None else f"{score['value']:.1%}"
+    figure = estimated(score["value"], score["low"], score["high"])
     if guess is None:
-        return Verdict("Models", figure, text, state)
+        return Verdict("Prediction", figure, text, state)
     floor = f"always the commonest answer: {guess:.1%}"
     better = "a larger epsilon, or a larger share for targets"
-    return Verdict("Models", figure, text, state, floor, better=better)
+    return Verdict("Prediction", figure, text, state, floor, better=better)
 
 
 def _beats(score: Score, guess: float | None) -> State:
@@ -332,13 +365,12 @@ def _beats(score: Score, guess: float | None) -> State:
 
 
 def _effects(content: PublicContent) -> Verdict:
-    """Effects need a causal graph that the data do not refute."""
-    asked = [f for e in content.estimands if e.get("kind") == "effect" for f in e["figures"]]
-    known = sum(1 for f in asked if f.get("interval"))
-    if known:
-        text = "declared effects have intervals; they are right if the right columns were adjusted"
-        advice = "for other effects ask synthdp effect"
-        return Verdict("Effects", f"{known} of {len(asked)}", text, "fair", advice=advice)
+    """Effects need a causal graph that the data do not refute, or a figure that was asked for."""
+    for kind in CAUSAL:
+        known = [bool(figure.get("interval")) for k, figure in _figures(content) if k == kind]
+        if any(known):
+            text, advice = say(f"asked_{kind}"), "for other effects ask synthdp effect"
+            return Verdict("Effects", f"{sum(known)} of {len(known)}", text, "fair", advice=advice)
     if content.graph.mode in ("none", "predict"):
         text = "the model claims no causes, and nothing of what would change if one were set"
         better = "a graph that is declared or learned"

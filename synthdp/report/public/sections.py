@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from synthdp.drawing import charts
 from synthdp.drawing.svg import short
 from synthdp.evaluate.fidelity import association, grid, most_connected, pair_plot
 from synthdp.model.estimands import INTERCEPT
-from synthdp.report.prose import number, say
+from synthdp.report.prose import estimated, number, say
 from synthdp.report.public.content import (
     DIGITS,
     Column,
@@ -170,7 +171,7 @@ def hidden_levels(domain: Domain, columns: Sequence[Column]) -> ReportTable:
 
 def learning(scores: Scores) -> Section:
     """A sentence for each published accuracy."""
-    return Section(notes=[say("learnt", score=s, value=_value(s)) for s in scores if s["target"]])
+    return Section(notes=[say("learnt", score=s, told=_told(s)) for s in scores if s["target"]])
 
 
 def score_table(scores: Scores) -> ReportTable:
@@ -179,9 +180,7 @@ def score_table(scores: Scores) -> ReportTable:
         {
             "score": s["name"],
             "target": s["target"] or "",
-            "value": _value(s),
-            "from": number(s["low"]),
-            "to": number(s["high"]),
+            "value, 95% interval": _told(s),
             "noisy counts": ", ".join(map(str, s["counts"])),
             "noise (standard deviation)": number(s["sigma"]),
         }
@@ -190,8 +189,8 @@ def score_table(scores: Scores) -> ReportTable:
     return ReportTable.of("Scores on real rows, with noise that was paid for", rows)
 
 
-def _value(score: Mapping[str, Any]) -> str:
-    return "hidden by noise" if score["value"] is None else number(score["value"])
+def _told(score: Mapping[str, Any]) -> str:
+    return estimated(score["value"], score["low"], score["high"])
 
 
 # --- estimands: pictures of intervals, and a table ---
@@ -201,6 +200,23 @@ def estimands(stated: Estimands) -> Section:
     """The first figures and, where there are more, all of them as tables; and their pictures."""
     table = estimand_table(stated)
     return Section("", [*estimand_pictures(stated)], [table.cut(12), table.cut(400)])
+
+
+def first_figures(stated: Estimands, *, most: int) -> list[tuple[str, str]]:
+    """What was asked and what is known of it, at most `most`: the first of each estimand first."""
+    known = [
+        [(s, f) for f in s["figures"] if f.get("interval") and f.get("group") != INTERCEPT]
+        for s in stated
+    ]
+    ranked = [*chain(*(k[:1] for k in known)), *chain(*(k[1:] for k in known))]
+    told = list[tuple[str, str]]()
+    for asked, figure in ranked[:most]:
+        value, low, high = (
+            _stated_value(asked, v) for v in (figure["estimate"], *figure["interval"])
+        )
+        group = f", {figure['group']}" if figure.get("group") else ""
+        told.append((f"{asked['text']}{group}", f"{value} ({low} to {high})"))
+    return told
 
 
 def estimand_pictures(estimands: Estimands) -> Iterator[Picture]:
@@ -217,13 +233,14 @@ def estimand_pictures(estimands: Estimands) -> Iterator[Picture]:
             sentence += f" {many(refused, 'group')} {has} no figure: the table below says why."
         label = stated["statistic"]
         if label == "coefficient":
-            label = "coefficients in halves of their intervals: beyond 1 and -1 they are not zero"
+            label = "each coefficient in its own unit, on its own scale; the dotted line is 0"
         svg = charts.intervals(
             [_interval(stated, figure) for figure in known],
             label=label,
             alt=f"Estimates with 95% intervals: {stated['text']}",
             # From 0 on where that means something: a mean's interval would be a dot far from it.
             origin=None if label in ("mean", "quantile", "count") else 0.0,
+            apart=stated["statistic"] == "coefficient",
         )
         yield Picture(stated["text"], Markup(svg), sentence)
 
@@ -231,19 +248,17 @@ def estimand_pictures(estimands: Estimands) -> Iterator[Picture]:
 def _interval(
     stated: Mapping[str, Any], figure: Mapping[str, Any]
 ) -> tuple[str, list[tuple[float, float, float]]]:
-    """Name and place of an estimate: coefficients, of different units, in halves of intervals."""
+    """Name and place of an estimate."""
     value, (low, high) = figure["estimate"], figure["interval"]
     told, *ends = (_stated_value(stated, v) for v in (value, low, high))
-    half = ((high - low) / 2 or 1.0) if stated["statistic"] == "coefficient" else 1.0
-    name = f"{figure.get('group') or 'all'}: {told}, {' to '.join(ends)}"
-    return name, [(value / half, low / half, high / half)]
+    return f"{figure.get('group') or 'all'}: {told}, {' to '.join(ends)}", [(value, low, high)]
 
 
 def estimand_table(estimands: Estimands) -> ReportTable:
     """Every figure with its interval."""
     rows = (
         {
-            "estimand": stated["text"],
+            "question": stated["text"],
             "group": figure.get("group") or "",
             "estimate": (
                 _stated_value(stated, figure["estimate"])
@@ -258,7 +273,7 @@ def estimand_table(estimands: Estimands) -> ReportTable:
         for stated in estimands
         for figure in stated["figures"]
     )
-    return ReportTable.of("Estimands", rows)
+    return ReportTable.of("Questions and their figures", rows)
 
 
 def _stated_value(stated: Mapping[str, Any], value: float) -> str:

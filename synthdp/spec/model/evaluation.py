@@ -5,7 +5,7 @@ The first two are for the steward only, but for headline scores that are paid fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 from annotated_types import Unit
@@ -236,6 +236,33 @@ class Gate(Model):
         if why and self.outside_guarantee:
             raise wrong(("outside_guarantee", f"{self.metric} {why}; delete this line"))
         return self
+
+    @property
+    def bound(self) -> str:
+        """The bound in words."""
+        if self.at_most is None:
+            return f"at least {self.at_least:g}"
+        return f"at most {self.at_most:g}"
+
+    def margin(self, value: float) -> float:
+        """How far a figure is on the right side of the bound; below 0 it is on the wrong one."""
+        if self.at_most is None:
+            return value - (self.at_least or 0.0)
+        return self.at_most - value
+
+    def outcome(self, value: float | None, ends: Sequence[float] = ()) -> str:
+        """What became of it, in words; no figure fails it.
+
+        Noise decided where the figure's 95% interval, from and to `ends`, has the bound inside.
+
+        >>> Gate(metric="tv1_dp", at_most=0.1).outcome(0.02, (0.0, 0.12))
+        'passed; noise decided'
+        """
+        if value is None:
+            return "failed"
+        passed = self.margin(value) >= 0
+        by_noise = any((self.margin(end) >= 0) != passed for end in ends)
+        return f"{'passed' if passed else 'failed'}{'; noise decided' if by_noise else ''}"
 
     @property
     def on_dp_score(self) -> bool:
