@@ -253,12 +253,13 @@ class Bundle:
         """A number with a 95% interval, from the noisy tables. It costs no privacy.
 
         Args:
-            query: `share(CONDITION)`, `count(CONDITION)`, `mean(COLUMN)` or `quantile(COLUMN, P)`,
-                then perhaps `where CONDITION`, then perhaps `by COLUMN`.
+            query: `share(CONDITION)`, `count(CONDITION)`, `mean(COLUMN)`, `sum(COLUMN)`,
+                `quantile(COLUMN, P)` or `correlation(COLUMN, COLUMN)`, then perhaps `where
+                CONDITION`, then perhaps `by COLUMN, COLUMN`.
 
         The answer has `tier` (A measured, B spanned, C model only: no interval), `figures` (one for
-        each group of `by`) and `about` (what they are of, in words). `estimate` and `interval` are
-        of an answer without `by`.
+        each group of `by`), `about` (what they are of, in words) and `unit`. `estimate` and
+        `interval` are of an answer without `by`; `to_csv()` has all figures as a table.
 
         Raises:
             QueryError: the question cannot be read.
