@@ -165,7 +165,8 @@ def public_content(bundle: Bundle) -> PublicContent:
         estimands=bundle.json(ESTIMANDS)["estimands"] if spec.estimands else (),
         floors={name: round(floor, 6) for name, floor in floors.items()},
         first=spec.evaluation.targets,
-        notes=tuple(
-            f"Every synthetic row fulfils the constraint {text}" for text in spec.constraints
+        notes=(
+            *((f"Note: {whom}",) if (whom := spec.dataset.privacy_unit.whom) else ()),
+            *(f"Every synthetic row fulfils the constraint {text}" for text in spec.constraints),
         ),
     )

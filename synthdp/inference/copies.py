@@ -305,8 +305,8 @@ def _about(spec: ReleaseSpec, inside: list[str]) -> Iterator[str]:
             " columns are: what is said holds for levels, and for means up to that"
         )
     unit = spec.dataset.privacy_unit
-    if unit.max_rows > 1:
-        yield f"of {unit.meaning} up to {unit.max_rows} rows counted; the copies allow for it"
+    if unit.whom is not None:
+        yield unit.whom + ("; the copies allow for it" if unit.max_rows > 1 else "")
     if spec.dataset.out_of_domain == "clamp":
         yield "what lay outside of a column's range or categories counts as declared in spec.yaml"
     if spec.constraints:

@@ -133,7 +133,7 @@ def _figure(
     if query.statistic == "correlation":
         if min(map(np.ptp, asked)) == 0:
             return Figure(group, about, refused="one number does not vary in the synthetic rows")
-        return Figure(group, about, float(np.corrcoef(*asked)[0, 1]))
+        return Figure(group, about, float(np.corrcoef(asked[0], asked[1])[0, 1]))
     if query.statistic == "quantile":
         return Figure(group, about, float(np.quantile(asked[0], query.p, method="inverted_cdf")))
     size = 1.0 if query.statistic == "mean" else about

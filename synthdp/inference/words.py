@@ -95,8 +95,9 @@ def whom(query: Query, spec: ReleaseSpec, *, measured: bool) -> Iterator[str]:
     """Which rows the figures are of; `measured` says that they have intervals."""
     holdout = spec.evaluation.held_out
     if query.statistic in ("count", "sum"):
+        left = " that max_rows leaves" if spec.dataset.privacy_unit.whom else ""
         yield (
-            "rows of the whole table"
+            f"rows of the whole table{left}"
             + (f"; the tables count the {1 - holdout:.0%} that coins left" if holdout else "")
         )
     elif measured:
@@ -111,8 +112,8 @@ def whom(query: Query, spec: ReleaseSpec, *, measured: bool) -> Iterator[str]:
 def counted(spec: ReleaseSpec, names: Sequence[str]) -> Iterator[str]:
     """Which rows the tables count, and what of values outside the domain of these columns."""
     unit = spec.dataset.privacy_unit
-    if unit.max_rows > 1:
-        yield f"of {unit.meaning} at most {unit.max_rows} rows count; the interval allows for it"
+    if unit.whom is not None:
+        yield unit.whom + ("; the interval allows for it" if unit.max_rows > 1 else "")
     if spec.dataset.out_of_domain == "clamp":
         for name in names:
             column = spec.columns[name]

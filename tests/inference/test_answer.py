@@ -251,7 +251,18 @@ def test_rows_of_one_person_widen_the_interval(domain: Domain) -> None:
     four = asked("share(smoker)", spec_with(privacy_unit=unit), domain, tables)
     widths = [float(a.interval[1] - a.interval[0]) for a in (one, four)]
     assert widths[1] == pytest.approx(2 * widths[0], rel=0.02)
-    assert any("of one patient at most 4 rows count" in said for said in four.about)
+    assert any("at most 4 random rows of each id (one patient)" in said for said in four.about)
+
+
+def test_whom_figures_are_of_is_said_where_an_id_has_several_rows(domain: Domain) -> None:
+    unit = {"kind": "id", "column": "patient", "max_rows": 1, "meaning": "one patient"}
+    of_ids, tables = spec_with(privacy_unit=unit), exact(domain, ("smoker",))
+    whom = of_ids.dataset.privacy_unit.whom
+    assert whom is not None and "one random row of each id (one patient)" in whom
+    assert whom in asked("share(smoker)", of_ids, domain, tables).about
+    counts = asked("count(smoker)", of_ids, domain, tables).about
+    assert whom in counts and "rows of the whole table that max_rows leaves" in counts
+    assert not any("random row" in s for s in asked("count()", spec_with(), domain, tables).about)
 
 
 def test_clamped_bounds_are_said(domain: Domain) -> None:
