@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from synthdp.bundle.certificate import profile_svg
-from synthdp.bundle.certificate_text import effects_svg, render
+from synthdp.bundle.certificate_text import effects_svg, render, template_text
 from synthdp.bundle.content import MODEL_FILES, REPORT, Bundle
 from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, deployment_yaml
 from synthdp.bundle.descriptions import DATACARD, arrow_strengths, datacard, graph_title, readme
@@ -73,6 +73,9 @@ DERIVED: dict[str, Derived] = {
     "README.md": Derived(
         lambda b: readme(b.spec, b.certificate, day=b.day),
         "does not say what spec.yaml and privacy/certificate.json say",
+    ),
+    "synthdp.R": Derived(
+        lambda b: template_text("synthdp.R.j2"), "is not the script that synthdp writes"
     ),
     DATACARD: Derived(
         _datacard,
