@@ -245,9 +245,9 @@ class Bundle:
             rows: of each; five times as many as were counted, unless told otherwise.
             seed: for copies that can be repeated.
 
-        The result has `tables`, typed as in `table`, and `spanned`, the content of `spanned.json`:
-        for which analyses the intervals are right, and the rule that combines them. It costs no
-        privacy.
+        The result has `tables`, typed as in `table`, `pool`, which runs an analysis on each and
+        combines the results, and `spanned`, the content of `spanned.json`: for which analyses the
+        intervals are right. It costs no privacy.
 
         Raises:
             OutputError: the columns are too many for these tables, or no table has two of them.
@@ -269,12 +269,13 @@ class Bundle:
         """A number with a 95% interval, from the noisy tables. It costs no privacy.
 
         Args:
-            query: `share(CONDITION)`, `count(CONDITION)`, `mean(COLUMN)` or `quantile(COLUMN, P)`,
-                then perhaps `where CONDITION`, then perhaps `by COLUMN`.
+            query: `share(CONDITION)`, `count(CONDITION)`, `mean(COLUMN)`, `sum(COLUMN)`,
+                `quantile(COLUMN, P)` or `correlation(COLUMN, COLUMN)`, then perhaps `where
+                CONDITION`, then perhaps `by COLUMN, COLUMN`.
 
         The answer has `tier` (A measured, B spanned, C model only: no interval), `figures` (one for
-        each group of `by`) and `about` (what they are of, in words). `estimate` and `interval` are
-        of an answer without `by`.
+        each group of `by`), `about` (what they are of, in words) and `unit`. `estimate` and
+        `interval` are of an answer without `by`; `to_csv()` has all figures as a table.
 
         Raises:
             QueryError: the question cannot be read.
@@ -473,6 +474,34 @@ class CopiedTables(NamedTuple):
 
     tables: list[pd.DataFrame]
     spanned: dict[str, Any]
+
+    def pool(self, model: Callable[[pd.DataFrame], Any]) -> pd.DataFrame:
+        """Estimates of a model with 95% intervals, pooled over the copies.
+
+        Args:
+            model: fits one table. It gives a result with `params` and `bse`, as statsmodels does,
+                or a mapping of names to an estimate and its variance, both as for independent rows;
+                take robust ones where the model may be wrong.
+
+        A line for each estimate has `estimate`, `error` (standard error), `low`, `high` and
+        `freedom`, the degrees of freedom. They are right for what `spanned` names, and wrong in
+        silence for all else.
+
+        Raises:
+            OutputError: a fit has no estimates with their errors, or other ones than the first.
+
+        >>> import synthdp
+        >>> copies = synthdp.Bundle("releases/clinic/bundle").copies(5, columns=["smoker"], seed=1)
+        >>> def smokers(table):
+        ...     known = table["smoker"].dropna().astype(float)
+        ...     return {"smokers": (known.mean(), known.var() / len(known))}
+        >>> found = copies.pool(smokers).loc["smokers"]
+        >>> bool(0 <= found["low"] < found["estimate"] < found["high"] <= 1)
+        True
+        """
+        from synthdp.inference.copies import pool_fits
+
+        return pool_fits(self.tables, model)
 
 
 def cards_html(

@@ -61,6 +61,7 @@ def plan_text(facts: Mapping[str, Any]) -> str:
         *map(estimand_line, facts.get("estimands", ())),
         *(() if "rehearsal" in facts else (say_of_plan("rehearse"),)),
         *facts.get("notes", ()),
+        *_rows_of_one_part(facts.get("rows_of_one", ())),
         *(f"warning: {w}" for w in facts.get("warnings", ())),
     ]
     if "what_if" in facts:
@@ -71,6 +72,25 @@ def plan_text(facts: Mapping[str, Any]) -> str:
     if "rehearsal" in facts:
         parts += ["", *_rehearsal_parts(facts["rehearsal"])]
     return "\n".join(map(render, parts))
+
+
+def _rows_of_one_part(choices: Sequence[Mapping[str, Any]]) -> list[object]:
+    if not choices:
+        return []
+    rows = [
+        (
+            f"{c['max_rows']}",
+            f"x {c['noise']}",
+            *(f"{part:.0%} kept, x {c['noise'] / part:.1f}" for part in c["kept"].values()),
+        )
+        for c in choices
+    ]
+    means = (f"{mean} rows an id" for mean in choices[0]["kept"])
+    header = ["max_rows", "noise of a table", *means]
+    return [
+        Rows(header, rows, numbers=range(len(header))),
+        "(rows kept, and noise over them, where ids have so many rows on average, geometrically)",
+    ]
 
 
 def _rehearsal_parts(facts: Mapping[str, Any]) -> list[object]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from synthdp.bundle.certificate import profile_svg
-from synthdp.bundle.certificate_text import effects_svg, gate_words, render
+from synthdp.bundle.certificate_text import effects_svg, gate_words, render, template_text
 from synthdp.bundle.content import MODEL_FILES, REPORT, Bundle
 from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, deployment_yaml
 from synthdp.bundle.descriptions import DATACARD, arrow_strengths, datacard, graph_title, readme
@@ -76,6 +76,9 @@ DERIVED: dict[str, Derived] = {
     "README.md": Derived(
         lambda b: readme(b.spec, b.certificate, day=b.day),
         "does not say what spec.yaml and privacy/certificate.json say",
+    ),
+    "synthdp.R": Derived(
+        lambda b: template_text("synthdp.R.j2"), "is not the script that synthdp writes"
     ),
     DATACARD: Derived(
         _datacard,
@@ -170,7 +173,8 @@ def public_content(bundle: Bundle) -> PublicContent:
         gates=tuple(gate_words(gate, bundle.certificate.scores) for gate in spec.gates),
         floors={name: round(floor, 6) for name, floor in floors.items()},
         first=spec.evaluation.targets,
-        notes=tuple(
-            f"Every synthetic row fulfils the constraint {text}" for text in spec.constraints
+        notes=(
+            *((f"Note: {whom}",) if (whom := spec.dataset.privacy_unit.whom) else ()),
+            *(f"Every synthetic row fulfils the constraint {text}" for text in spec.constraints),
         ),
     )

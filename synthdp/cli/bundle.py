@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -18,7 +19,7 @@ from synthdp.cli.options import (
     working,
     write_file,
 )
-from synthdp.errors import BudgetError, OutputError, disk_errors
+from synthdp.errors import BudgetError, OutputError, QueryError, disk_errors
 from synthdp.spec.load.wording import many
 
 
@@ -27,28 +28,75 @@ def answer(
     query: Annotated[
         str | None,
         typer.Argument(
-            help='The question, e.g. "mean(visits) where age >= 65 by sex" [default: every result'
-            " that the release paid for].",
+            help='The question, e.g. "mean(visits) where age >= 65 by sex"; - reads questions from'
+            " standard input, one a line [default: every result that the release paid for].",
             show_default=False,
         ),
+    ] = None,
+    form: Annotated[
+        Literal["csv"] | None,
+        typer.Option("--format", help="Print the figures of questions as CSV [default: text]."),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Answer a question from a bundle's noisy tables, with a 95% interval where there is one.
     Without a question, print what the release measured and paid for.
     """
+    from synthdp.files import check_sums
+    from synthdp.spec.expressions.query import parse_query
+    from synthdp.spec.load.loader import load_spec
+
+    if form is not None and (as_json or query is None):
+        raise OutputError(
+            "--format csv is of the figures of a question", hint="ask one, or take --json alone"
+        )
+    if query == "-":
+        _session(bundle, as_json=as_json, as_csv=form is not None)
+        return
+    if query is not None:  # a mistake is told before anything slow is imported
+        check_sums(bundle, ("spec.yaml",))
+        parse_query(query, load_spec(bundle / "spec.yaml").columns)
     with working():
         from synthdp.inference.answer import answer_bundle
         from synthdp.inference.estimands import bundle_estimands
 
         found = None if query is None else answer_bundle(bundle, query)
         paid = bundle_estimands(bundle) if query is None else ()
-    if found:
+    if found is not None and form is not None:
+        typer.echo(found.to_csv(), nl=False)
+        return
+    if found is not None:
         show(found, as_json=as_json)
         return
     facts = {"estimands": [result.to_json() for result in paid]}
     none = 'this release paid for no results of its own; ask it, e.g. with "count()"'
     show(facts, as_json=as_json, text=lambda: "\n\n".join(map(str, paid)) or none)
+
+
+def _session(bundle: Path, *, as_json: bool, as_csv: bool) -> None:
+    """Answer the questions of standard input, line by line: in JSON each is a line, else an empty
+    line parts them. One that cannot be answered is told, and does not end the others.
+    """
+    from synthdp.inference.answer import Questions
+
+    questions, refused = Questions(bundle), 0
+    for text in filter(None, map(str.strip, sys.stdin)):
+        try:
+            found = questions.answer(text)
+        except (QueryError, OutputError) as error:
+            refused += 1
+            say(f"synthdp: {error}", err=True)
+            if as_json:
+                show({"query": text, **error.to_json()}, as_json=True, indent=None)
+            continue
+        if as_csv:
+            typer.echo(found.to_csv())
+        elif as_json:
+            show(found, as_json=True, indent=None)
+        else:
+            say(f"{found}\n")
+    if refused:
+        raise OutputError(f"{many(refused, 'question')} could not be answered", hint="see above")
 
 
 def effect(

@@ -101,13 +101,18 @@ _facts_shown = threading.Event()  # as JSON: an error that follows adds no secon
 
 
 def show(
-    result: Any, *, as_json: bool, text: Callable[[], str] | None = None, **more: object
+    result: Any,
+    *,
+    as_json: bool,
+    text: Callable[[], str] | None = None,
+    indent: int | None = 1,
+    **more: object,
 ) -> None:
     """Print a result: `result.to_json()`, or a mapping, with `more`; else its text."""
     if as_json:
         _facts_shown.set()
         facts = result if isinstance(result, dict) else result.to_json()
-        typer.echo(json.dumps(facts | more, indent=1, default=str))
+        typer.echo(json.dumps(facts | more, indent=indent, default=str))
     else:
         say(str(result) if text is None else text())
 

@@ -7,9 +7,13 @@ C. **model only**: they do not. The figure is the synthetic rows' own, and has n
 
 from __future__ import annotations
 
+import csv
+import io
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,8 +24,14 @@ from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, VerifyError
 from synthdp.files import check_sums
+from synthdp.inference import correlation
 from synthdp.inference import figures as of_cells
-from synthdp.inference.estimands import ESTIMAND_KINDS, bundle_estimands, paid_about
+from synthdp.inference.estimands import (
+    ESTIMAND_KINDS,
+    EstimandResult,
+    bundle_estimands,
+    paid_about,
+)
 from synthdp.inference.figures import CellRoles, Figure, Rows, Value
 from synthdp.inference.least_squares import SETTINGS, Agreement, Axes, LeastSquares, measured
 from synthdp.inference.model_only import TABLE, model_figures
@@ -38,7 +48,7 @@ from synthdp.spec.expressions.parsed import Expression
 from synthdp.spec.expressions.query import Query, parse_query
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import ReleaseSpec
-from synthdp.spec.model.evaluation import number_bounds
+from synthdp.spec.model.evaluation import Clip, number_bounds
 
 Tier = Literal["A", "B", "C"]
 
@@ -48,8 +58,10 @@ class Answer:
     """The answer to a question, one figure for each group.
 
     `tier` is A (measured), B (spanned) or C (model only, without intervals). `about` says in words
-    what the figures are of. `unmeasured` has the sets of columns, of tier C, whose table would have
-    to be measured. `agreement` is the test that the tables agree, where there is one.
+    what the figures are of. `unit` is that of their numbers, where the spec declares one, and
+    `groups` has each figure's level of every column of `by`. `unmeasured` has the sets of columns,
+    of tier C, whose table would have to be measured. `agreement` is the test that the tables agree,
+    where there is one.
     """
 
     query: Query
@@ -58,6 +70,8 @@ class Answer:
     about: tuple[str, ...]
     unmeasured: tuple[tuple[str, ...], ...] = ()
     agreement: Agreement | None = None
+    unit: str | None = None
+    groups: tuple[tuple[str, ...], ...] = ((),)
 
     @property
     def estimate(self) -> Value | None:
@@ -71,9 +85,9 @@ class Answer:
 
     @property
     def _only(self) -> Figure:
-        if self.query.by is not None:
+        if self.query.by:
             raise OutputError(
-                f"this answer has one figure for each group of {self.query.by!r}",
+                f"this answer has one figure for each group of {', '.join(self.query.by)!r}",
                 hint="read them from `figures`",
             )
         return self.figures[0]
@@ -83,59 +97,115 @@ class Answer:
             "query": self.query.text,
             "tier": self.tier,
             "level": 0.95,
+            "unit": self.unit,
             "figures": [figure.to_json() for figure in self.figures],
             "about": list(self.about),
             "unmeasured": list(map(list, self.unmeasured)),
             "agreement": None if self.agreement is None else self.agreement.to_json(),
         }
 
+    def to_csv(self) -> str:
+        """The figures as CSV, a line for each, with the columns of `by` first."""
+        text = io.StringIO()
+        lines = csv.writer(text, lineterminator="\n")
+        ends = ("low", "high", "low_at_middles", "high_at_middles")
+        lines.writerow([*self.query.by, "estimate", *ends, "rows", "unit", "tier", "refused"])
+        for group, f in zip(self.groups, self.figures, strict=True):
+            pairs = (*(f.interval or ("", "")), *(f.at_middles or ("", "")))
+            told = (*group, f.estimate, *pairs, f.rows, self.unit, self.tier, f.refused)
+            lines.writerow(["" if value is None else value for value in told])
+        return text.getvalue()
+
     def __str__(self) -> str:
-        lines = figure_lines(self.query.statistic, self.figures, interval=self.tier != "C")
+        lines = figure_lines(
+            self.query.statistic, self.figures, interval=self.tier != "C", unit=self.unit
+        )
         return figures_text(f"{self.query.text}   ({TIERS[self.tier]})", lines, self.about)
 
 
-def answer_bundle(bundle: Path, text: str) -> Answer:
-    """The answer of the bundle in a folder.
+@dataclass(frozen=True)
+class Questions:
+    """A bundle in a folder that questions are asked of; its files are checked and read once."""
 
-    Raises:
-        QueryError: the question cannot be read.
-        OutputError: it has too many cells or groups.
-        VerifyError: a file was changed, or cannot be read, or the tables do not agree.
-    """
-    check_sums(bundle, ("spec.yaml", MARGINALS))
-    spec = load_spec(bundle / "spec.yaml")
-    query = parse_query(text, spec.columns)
-    domain = Domain.from_spec(spec.columns)
-    same = [
-        (estimand, ESTIMAND_KINDS[estimand.kind].clips(spec, estimand).get(query.column or ""))
-        for estimand in spec.estimands
-        if estimand.question is not None
-        and ask_the_same(query, parse_query(estimand.question, spec.columns), domain)
-    ]
-    for estimand, clip in same:
-        if clip is None or clip == number_bounds(spec.columns[query.column or ""]):
-            result = bundle_estimands(bundle)[spec.estimands.index(estimand)]
-            said = (*result.about, *outside_domain(query, spec))
-            return Answer(query, "A", result.figures, said)
-    tables = level_law(bundle, domain, margins=False).tables
-    found = answer_tables(query, spec, domain, tables)
-    check_agreement(found.agreement, bundle, query.columns)
-    if found.tier == "C":
-        check_sums(bundle, (TABLE,))
-        figures = model_figures(query, bundle, domain, rows=found.figures[0].rows or 0.0)
-        found, near = replace(found, figures=figures), [*paid_about(spec, query.column)]
-    else:  # the same of clipped numbers has the narrower interval
-        near = [
-            f"paid for: the same with {query.column} of {clip[0]:g} to {clip[1]:g}, where what"
-            " lies beyond counts as the nearer end. `synthdp answer BUNDLE` prints it"
-            for _, clip in same
-            if clip is not None
-        ]
-    found = replace(found, about=(*found.about, *near))
-    if query.column is not None and domain[query.column].step_seconds is not None:
-        dated = tuple(as_texts(figure, domain[query.column]) for figure in found.figures)
-        found = replace(found, figures=dated)
-    return found
+    bundle: Path
+
+    @cached_property
+    def spec(self) -> ReleaseSpec:
+        check_sums(self.bundle, ("spec.yaml",))
+        return load_spec(self.bundle / "spec.yaml")
+
+    @cached_property
+    def domain(self) -> Domain:
+        return Domain.from_spec(self.spec.columns)
+
+    @cached_property
+    def tables(self) -> Sequence[NoisyTable]:
+        check_sums(self.bundle, (MARGINALS,))
+        return level_law(self.bundle, self.domain, margins=False).tables
+
+    @cached_property
+    def paid(self) -> tuple[EstimandResult, ...]:
+        """What the release paid for."""
+        return bundle_estimands(self.bundle)
+
+    @cached_property
+    def asked(self) -> list[tuple[int, Query, Clip | None]]:
+        """The questions that the release paid for: places, and where their numbers are clipped."""
+        found = []
+        for i, estimand in enumerate(self.spec.estimands):
+            if estimand.question is not None:
+                query = parse_query(estimand.question, self.spec.columns)
+                clips = ESTIMAND_KINDS[estimand.kind].clips(self.spec, estimand)
+                found.append((i, query, clips.get(query.column or "")))
+        return found
+
+    def answer(self, text: str) -> Answer:
+        """The answer to a question. One that cannot be read opens no more than the spec.
+
+        Raises:
+            QueryError: the question cannot be read.
+            OutputError: it has too many cells or groups.
+            VerifyError: a file was changed, or cannot be read, or the tables do not agree.
+        """
+        query = parse_query(text, self.spec.columns)
+        spec, domain, tables = self.spec, self.domain, self.tables
+        same = [(i, c) for i, q, c in self.asked if ask_the_same(query, q, domain)]
+        for i, clip in same:
+            if clip is None or clip == number_bounds(spec.columns[query.column or ""]):
+                result = self.paid[i]
+                said = (*result.about, *outside_domain(query, spec))
+                return _labelled(Answer(query, "A", result.figures, said), spec, domain)
+        found = answer_tables(query, spec, domain, tables)
+        check_agreement(found.agreement, self.bundle, query.columns)
+        if found.tier == "C":
+            check_sums(self.bundle, (TABLE,))
+            rows = found.figures[0].rows or 0.0
+            figures = model_figures(query, self.bundle, domain, rows=rows)
+            found, near = replace(found, figures=figures), [*paid_about(spec, query.column)]
+        else:  # the same of clipped numbers has the narrower interval
+            near = [
+                f"paid for: the same with {query.column} of {clip[0]:g} to {clip[1]:g}, where what"
+                " lies beyond counts as the nearer end. `synthdp answer BUNDLE` prints it"
+                for _, clip in same
+                if clip is not None
+            ]
+        return _labelled(replace(found, about=(*found.about, *near)), spec, domain)
+
+
+def _labelled(found: Answer, spec: ReleaseSpec, domain: Domain) -> Answer:
+    """An answer with its unit and the levels of its groups, and with dates as texts."""
+    query, unit, figures = found.query, None, found.figures
+    if query.column is not None:
+        if domain[query.column].step_seconds is not None:
+            figures = tuple(as_texts(figure, domain[query.column]) for figure in figures)
+        unit = None if query.other else spec.columns[query.column].unit
+    groups = tuple(product(*(domain[name].labels for name in query.by)))
+    return replace(found, figures=figures, unit=unit, groups=groups)
+
+
+def answer_bundle(bundle: Path, text: str) -> Answer:
+    """The answer of the bundle in a folder; it raises what `Questions.answer` does."""
+    return Questions(bundle).answer(text)
 
 
 def answer_tables(
@@ -157,9 +227,9 @@ def answer_tables(
         figures: tuple[Figure, ...] = (Figure(None, total / (1 - rows.holdout)),)
         agreement = None
     else:
+        make = correlation.figure if query.other else of_cells.figure
         figures = tuple(
-            of_cells.figure(query, asked, solver, rows, group)
-            for group, asked in _groups(query, cells)
+            make(query, asked, solver, rows, group) for group, asked in _groups(query, cells)
         )
         agreement = solver.agreement()
     names = tuple(tuple(query.columns[i] for i in sorted(axes)) for axes in missing)
@@ -194,7 +264,7 @@ def _solver(
     on_levels = any(table.has(names) for table in tables)
     grouped = not on_levels
     if len(names) == 1 and on_levels:
-        grouped = query.statistic in ("share", "count") and query.by is None
+        grouped = query.statistic in ("share", "count") and not query.by
     known = measured(tables, domain, names, grouped=grouped)
     if int(np.prod(known.shape, dtype=np.int64)) > SETTINGS.max_cells and not known.whole:
         return LeastSquares(known), None
@@ -205,20 +275,26 @@ def _solver(
     return LeastSquares(known), cells
 
 
-def _groups(query: Query, cells: CellRoles) -> list[tuple[str | None, CellRoles]]:
-    if query.by is None:
-        return [(None, cells)]
+def _groups(query: Query, cells: CellRoles) -> Iterator[tuple[str | None, CellRoles]]:
+    """The groups of `by`, in the order of their levels, and what rows of each cell count as."""
     _check_groups(query, cells.columns)
-    axis = query.columns.index(query.by)
-    labels = enumerate(cells.columns[axis].labels)
-    return [(label, cells.within(axis, level)) for level, label in labels]
+    axes = [cells.axis(name) for name in query.by]
+    for levels in product(*(range(cells.columns[axis].levels) for axis in axes)):
+        asked, labels = cells, list[str]()
+        for axis, level in zip(axes, levels, strict=True):
+            asked = asked.within(axis, level)
+            labels.append(cells.columns[axis].labels[level])
+        yield ", ".join(labels) or None, asked
 
 
 def _check_groups(query: Query, columns: Sequence[ColumnDomain]) -> None:
-    (levels,) = (c.levels for c in columns if c.name == query.by) if query.by else (0,)
-    if levels > SETTINGS.max_groups:
+    sizes = {c.name: c.levels for c in columns if c.name in query.by}
+    groups = math.prod(sizes.values())
+    if groups > SETTINGS.max_groups:
+        listed = ", ".join(f"{name!r} has {sizes[name]} levels" for name in query.by)
         raise OutputError(
-            f"column {query.by!r} has {levels} levels, and `by` takes {SETTINGS.max_groups}",
+            f"column {listed}, and `by` takes {SETTINGS.max_groups}"
+            + (" groups in all" if len(sizes) > 1 else ""),
             hint="ask about some of them with `where`",
         )
 
@@ -227,10 +303,11 @@ def _missing(query: Query, cells: CellRoles, solver: LeastSquares) -> list[Axes]
     """The interactions that some group's figure needs and no table has: the largest ones."""
     if all(solver.eigenvalues.values()):
         return []
+    needed = correlation.needed if query.other else of_cells.needed
     found = {
         axes
         for _, asked in _groups(query, cells)
-        for block in of_cells.needed(query, asked, solver)
+        for block in needed(query, asked, solver)
         for axes in solver.missing(block)
     }
     return sorted((a for a in found if not any(a < b for b in found)), key=sorted)
@@ -244,7 +321,7 @@ def ask_the_same(one: Query, other: Query, domain: Domain) -> bool:
     """
     if one.asks_like(other):
         return True
-    asked = [(q.statistic, q.column, q.p, q.by) for q in (one, other)]
+    asked = [(q.statistic, q.numbers, q.p, q.by) for q in (one, other)]
     constants = [*one.constants, *other.constants]
     return asked[0] == asked[1] and all(
         _alike(a, b, domain, constants)

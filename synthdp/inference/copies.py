@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -183,6 +183,55 @@ def _laws(posterior: Posterior, m: int, rng: np.random.Generator) -> tuple[list[
     return laws, refused
 
 
+# --- pooled ---
+
+
+def pooled(estimates: Floats, variances: Floats) -> tuple[Floats, Floats, Floats]:
+    """Of k estimates and their squared standard errors in m copies, `[m, k]` both: the pooled
+    estimates, their standard errors and degrees of freedom, `[k]` each, by `RULE`.
+    """
+    m, within = len(estimates), variances.mean(axis=0)
+    between = (1 + 1 / m) * estimates.var(axis=0, ddof=1)
+    total = np.maximum(between - within, within)
+    freedom = (m - 1) * (1 - within / np.maximum(np.maximum(between, 2 * within), 1e-300)) ** 2
+    return estimates.mean(axis=0), np.sqrt(total), freedom
+
+
+def pool_fits(tables: Iterable[pd.DataFrame], model: Callable[[pd.DataFrame], Any]) -> pd.DataFrame:
+    """What a model finds in each of several copies, pooled; see `CopiedTables.pool`.
+
+    Raises:
+        OutputError: a fit has no estimates with their errors, or other ones than the first.
+    """
+    import pandas as pd
+    from scipy.stats import t
+
+    fits = []
+    for at, table in enumerate(tables, 1):
+        fit = model(table)
+        if hasattr(fit, "params") and hasattr(fit, "bse"):  # as statsmodels has them
+            fit = {name: (fit.params[name], fit.bse[name] ** 2) for name in fit.params.index}
+        found = {str(name): tuple(map(float, pair)) for name, pair in dict(fit).items()}
+        if not found or not all(len(p) == 2 and np.isfinite(p).all() for p in found.values()):
+            raise OutputError(
+                f"the model's result on copy {at} is no estimates with variances",
+                hint="return a fit with params and bse, or {name: (estimate, variance)}",
+            )
+        if fits and found.keys() != fits[0].keys():
+            others = ", ".join(map(repr, sorted(found.keys() ^ fits[0].keys())))
+            raise OutputError(
+                f"copy {at} and the first have different estimates: {others}",
+                hint="take levels together as `spanned` does, or name fewer columns",
+            )
+        fits.append(found)
+    names = list(fits[0])
+    values = np.array([[fit[name] for name in names] for fit in fits])
+    middle, error, freedom = pooled(values[..., 0], values[..., 1])
+    half = t.ppf(0.975, freedom) * error
+    columns = {"estimate": middle, "error": error, "low": middle - half, "high": middle + half}
+    return pd.DataFrame(columns | {"freedom": freedom}, index=pd.Index(names))
+
+
 # --- spanned ---
 #
 # `spanned.json`: for which analyses the intervals of copies are right.
@@ -305,8 +354,8 @@ def _about(spec: ReleaseSpec, inside: list[str]) -> Iterator[str]:
             " columns are: what is said holds for levels, and for means up to that"
         )
     unit = spec.dataset.privacy_unit
-    if unit.max_rows > 1:
-        yield f"of {unit.meaning} up to {unit.max_rows} rows counted; the copies allow for it"
+    if unit.whom is not None:
+        yield unit.whom + ("; the copies allow for it" if unit.max_rows > 1 else "")
     if spec.dataset.out_of_domain == "clamp":
         yield "what lay outside of a column's range or categories counts as declared in spec.yaml"
     if spec.constraints:

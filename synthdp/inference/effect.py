@@ -44,7 +44,7 @@ class EffectAnswer:
 
     `tier` is A (measured) or C (model only, without intervals). `adjusted` has the sets of columns
     that were adjusted for: one, or one for each way to read the graph. `about` says what was
-    assumed.
+    assumed. `unit` is that of a mean, where the spec declares one.
     """
 
     query: EffectQuery
@@ -52,6 +52,7 @@ class EffectAnswer:
     contrasts: tuple[Contrast, ...]
     adjusted: tuple[tuple[str, ...], ...]
     about: tuple[str, ...]
+    unit: str | None = None
 
     @property
     def figures(self) -> tuple[Figure, ...]:
@@ -67,13 +68,14 @@ class EffectAnswer:
             "reference": query.reference,
             "tier": self.tier,
             "level": 0.95,
+            "unit": self.unit,
             "adjusted": list(map(list, self.adjusted)),
             "contrasts": [found.to_json() for found in self.contrasts],
             "about": list(self.about),
         }
 
     def __str__(self) -> str:
-        return effect_text(self.query, self.tier, self.contrasts, self.about)
+        return effect_text(self.query, self.tier, self.contrasts, self.about, self.unit)
 
 
 def effect_of_bundle(bundle: Path, query: EffectQuery) -> EffectAnswer:
@@ -106,7 +108,8 @@ def effect_of_bundle(bundle: Path, query: EffectQuery) -> EffectAnswer:
         *about_figures(query, spec, known, joined, tables),
         *paid_about(spec, query.outcome),
     )
-    return EffectAnswer(query, "A" if whole else "C", joined, adjustment.sets, said)
+    unit = spec.columns[query.outcome].unit if query.level is None else None
+    return EffectAnswer(query, "A" if whole else "C", joined, adjustment.sets, said, unit)
 
 
 def _contrasts(

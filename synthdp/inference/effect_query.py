@@ -229,7 +229,7 @@ class Arm:
     def enough(self) -> Mask:
         """The strata whose rows are surely not next to none."""
         return self.rows >= np.maximum(
-            SETTINGS.fewest, SETTINGS.certain * np.sqrt(self.noise[:, 1, 1])
+            SETTINGS.fewest, SETTINGS.certain_arm * np.sqrt(self.noise[:, 1, 1])
         )
 
 

@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -263,7 +264,8 @@ class QuestionKind(EstimandKind[AskedEstimand]):
         self, spec: ReleaseSpec, domain: Domain, asked: AskedEstimand, sums: NoisySums, rows: Rows
     ) -> Told:
         query = parse_query(asked.ask, spec.columns)
-        groups = [None] if query.by is None else domain[query.by].labels
+        levels = product(*(domain[name].labels for name in query.by))
+        groups = [", ".join(labels) or None for labels in levels]
         about = [
             "measured: sums that this release paid for; conditions were tried on the values",
             *whom(query, spec, measured=True),

@@ -46,8 +46,10 @@ class Figure:
 
     `interval` is of the population that the rows are a sample of (a count's is of the table's
     rows); `of_rows` is of the counted rows alone. `bounds` are those of what levels do not tell,
-    None where they tell all (and of a quantile). `rows` is how many rows of the table the figure is
-    about. A figure that is `refused` has no numbers, and says why.
+    None where they tell all (and of a quantile); `at_middles` is then the interval if every number
+    were the middle of its level. `rows` is how many rows of the table the figure is about. A figure
+    that is `refused` has no numbers, and says why. One with an interval and no estimate has an
+    estimate that noise took out of what its column can hold.
     """
 
     group: str | None
@@ -56,6 +58,7 @@ class Figure:
     interval: tuple[Value, Value] | None = None
     of_rows: tuple[Value, Value] | None = None
     bounds: tuple[Value, Value] | None = None
+    at_middles: tuple[Value, Value] | None = None
     refused: str | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -76,6 +79,7 @@ class Figure:
             interval=both(self.interval),
             of_rows=both(self.of_rows),
             bounds=both(self.bounds),
+            at_middles=both(self.at_middles),
         )
 
 
@@ -88,11 +92,15 @@ def figure(
     found = solver.functionals(extremes(query, roles, solver))
     if query.statistic == "count":
         return count_figure(found, rows, group)
-    limits = (0.0, 1.0)
-    if query.column is not None:
-        low, high = value_bounds(roles.columns[roles.axis(query.column)])
-        limits = float(np.nanmin(low)), float(np.nanmax(high))
-    return ratio_figure(query.statistic, found, limits, rows, group)
+    if query.column is None:
+        return ratio_figure(query.statistic, found, (0.0, 1.0), rows, group)
+    low, high = value_bounds(roles.columns[roles.axis(query.column)])
+    limits = float(np.nanmin(low)), float(np.nanmax(high))
+    if query.statistic == "sum":
+        return sum_figure(found, limits, rows, group)
+    of_mean = ratio_figure(query.statistic, found, limits, rows, group)
+    clamped = of_mean.estimate in limits and limits[0] < limits[1]
+    return replace(of_mean, estimate=None) if clamped else of_mean
 
 
 def needed(query: Query, roles: CellRoles, solver: LeastSquares) -> Iterator[Floats]:
@@ -105,31 +113,38 @@ def needed(query: Query, roles: CellRoles, solver: LeastSquares) -> Iterator[Flo
 
 
 def extremes(query: Query, roles: CellRoles, solver: LeastSquares) -> Floats:
-    """Numerator, denominator and squares per row of each cell of a count, a share or a mean.
+    """Numerator, denominator and squares per row of each cell of a count, a share, a mean or a sum.
 
     They are `[6, *cells]`, the first three at their lowest and the others at their highest:
     whatever rows of cut cells, and numbers inside levels, may be. A share is least where a cell's
     rows count 0 if they may, else are left out if they may. Of a mean's cut cells those are in
-    whose numbers are below it; that mean is found in a few rounds.
+    whose numbers are below it; that mean is found in a few rounds. Of a sum's, those below zero.
+    Where numbers have widths and no cell is cut, three more have every number in its middle.
     """
     one, zero, out = roles.one, roles.zero, roles.out
-    if query.statistic != "mean":
+    if query.column is None:
         low = one & ~zero & ~out
         below, above = (zero | ~out), (one | ~out)
         if query.statistic == "count":
             below = above = np.zeros_like(one)
         return np.stack([low, below, low, one, above, one]).astype(np.float64)
-    axis = roles.axis(query.column)
+    axis, cut = roles.axis(query.column), (one & out).any()
     counts, found = solver.counts.clip(0), list[Floats]()
-    for values, lowest in zip(value_bounds(roles.columns[axis]), (True, False), strict=True):
-        v = np.broadcast_to(_along(np.nan_to_num(values), axis, one.ndim), one.shape)
-        included = one
-        for _ in range(4 if (one & out).any() else 0):
+    low, high = np.nan_to_num(value_bounds(roles.columns[axis]))
+    middle = [] if cut or (low == high).all() else [((low + high) / 2, False)]
+    largest = np.maximum(low**2, high**2)
+    for values, lowest in [(low, True), (high, False), *middle]:
+        v = np.broadcast_to(along(values, axis, one.ndim), one.shape)
+        squares, included, mean = v**2, one, 0.0
+        if query.statistic == "sum":
+            squares = np.broadcast_to(along(largest, axis, one.ndim), one.shape)
+            included = one & (~out | ((v < 0) if lowest else (v > 0)))
+        for _ in range(4 if cut and query.statistic == "mean" else 0):
             total = float((counts * included).sum())
             mean = float((counts * included * v).sum()) / total if total > 0 else 0.0
             included = one & (~out | ((v < mean) if lowest else (v > mean)))
         d = included.astype(np.float64)
-        found += [d * v, d, d * v**2]
+        found += [d * v, d, d * squares]
     return np.stack(found)
 
 
@@ -146,22 +161,47 @@ def count_figure(found: Functionals, rows: Rows, group: str | None) -> Figure:
         coins = rows.per_unit * max(count, 0.0) * rows.holdout / kept
         return math.sqrt(float(covariance[at, at]) / kept**2 + coins)
 
-    ends = _between([low - Z * sd(0, low), high + Z * sd(3, high)], (0.0, math.inf))
+    ends = between([low - Z * sd(0, low), high + Z * sd(3, high)], (0.0, math.inf))
     estimate = float(np.clip((low + high) / 2, *ends))
     return Figure(group, estimate, estimate, ends, bounds=_bounds(low, high))
+
+
+def sum_figure(found: Functionals, limits: Interval, rows: Rows, group: str | None) -> Figure:
+    """Sums over the whole table: those of counted rows over the part that was kept.
+
+    Coins add to a sum the variance that they add to a count, times the mean square of a number.
+    """
+    kept = 1 - rows.holdout
+    coins = rows.per_unit * max(0.0, *found.values[2::3]) / kept * rows.holdout / kept
+    sds = np.sqrt(np.diag(found.covariance)[::3] / kept**2 + coins)
+    sums = found.values[::3] / kept
+    ends = [float(sums[0] - Z * sds[0]), float(sums[1] + Z * sds[1])]
+    reach = 0.0 if limits[0] >= 0 else -math.inf, 0.0 if limits[1] <= 0 else math.inf
+    middle = [float(sums[2] + side * Z * sds[2]) for side in (-1, 1)] if len(sums) > 2 else None
+    estimate = float(sums[:2].mean())
+    return Figure(
+        group,
+        max(0.0, float(found.values[1] + found.values[4]) / 2 / kept),
+        estimate if reach[0] <= estimate <= reach[1] else None,
+        between(ends, reach),
+        bounds=_bounds(*map(float, sums[:2])),
+        at_middles=None if middle is None else between(middle, reach),
+    )
 
 
 def ratio_figure(
     statistic: Statistic, found: Functionals, limits: Interval, rows: Rows, group: str | None
 ) -> Figure:
-    """A share or a mean within `limits`: numerator, denominator, squares, low and high, `[6]`."""
+    """A share or a mean within `limits`: numerator, denominator and squares, low and high `[6]`,
+    or low, high and at middles `[9]`.
+    """
     values, covariance = found.values, found.covariance
     about = float(values[1] + values[4]) / 2 / (1 - rows.holdout)
     for at in (1, 4):
         if not certain(float(values[at]), float(covariance[at, at])):
             return too_few(group, about, float(covariance[at, at]), rows)
     population, of_rows, ratios = list[Interval](), list[Interval | None](), list[float]()
-    for n_at, d_at in ((0, 1), (3, 4)):
+    for n_at, d_at in ((at, at + 1) for at in range(0, len(values), 3)):
         n, d, squares = values[n_at : n_at + 3].tolist()
         noise = Quadratic(
             *(float(covariance[i, j]) for i, j in ((n_at, n_at), (n_at, d_at), (d_at, d_at)))
@@ -171,15 +211,16 @@ def ratio_figure(
         of_rows.append(ratio_interval(n, d, noise))
         # A set that is no interval leaves nothing out.
         population.append(ratio_interval(n, d, noise.plus(sampling, times=rows.per_unit)) or limits)
-    first, last = of_rows
+    first, last, *_ = of_rows
     if first is None or last is None:
         return too_few(group, about, float(covariance[1, 1]), rows)
-    interval = _between([population[0][0], population[1][1]], limits)
+    interval = between([population[0][0], population[1][1]], limits)
     if interval == limits and limits[0] < limits[1]:
         return Figure(group, about, refused=NOTHING)
-    estimate = float(np.clip(sum(ratios) / 2, *interval))
-    inner = _between([first[0], last[1]], limits)
-    return Figure(group, about, estimate, interval, inner, _bounds(*ratios))
+    estimate = float(np.clip(sum(ratios[:2]) / 2, *interval))
+    inner = between([first[0], last[1]], limits)
+    middle = None if len(population) < 3 else between(population[2], limits)
+    return Figure(group, about, estimate, interval, inner, _bounds(*ratios[:2]), middle)
 
 
 def _quantile(
@@ -228,7 +269,7 @@ def _tails(query: Query, roles: CellRoles, pulled_in: bool) -> Iterator[Floats]:
     """
     axis = roles.axis(query.column)
     rank, low, _ = ordered_levels(*value_bounds(roles.columns[axis]))
-    place, sure = _along(rank, axis, roles.one.ndim), roles.one & ~roles.out
+    place, sure = along(rank, axis, roles.one.ndim), roles.one & ~roles.out
     step = max(1, (1 << 20) // roles.one.size)  # numbers that are worked on at once
     for start in range(0, len(low), step):
         up_to = [place <= k for k in range(start, min(start + step, len(low)))]
@@ -252,11 +293,12 @@ def ordered_levels(low: Floats, high: Floats) -> tuple[npt.NDArray[np.intp], Flo
     return rank, np.array(starts), np.array(ends)
 
 
-def _along(values: npt.NDArray[Any], axis: int, axes: int) -> npt.NDArray[Any]:
+def along(values: npt.NDArray[Any], axis: int, axes: int) -> npt.NDArray[Any]:
+    """Values of a column's levels, with an axis for each of the columns."""
     return values.reshape([-1 if i == axis else 1 for i in range(axes)])
 
 
-def _between(ends: Sequence[float], limits: Interval) -> Interval:
+def between(ends: Sequence[float], limits: Interval) -> Interval:
     """An interval inside `limits` from a lower and an upper confidence limit.
 
     Noise may make the lowest estimate larger than the highest, where a wide level has a negative
@@ -417,7 +459,7 @@ class CellRoles:
 
     def within(self, axis: int, level: int) -> CellRoles:
         """The roles where only one level of a column is asked about."""
-        here = _along(np.arange(self.columns[axis].levels) == level, axis, len(self.columns))
+        here = along(np.arange(self.columns[axis].levels) == level, axis, len(self.columns))
         return replace(self, out=self.out | ~here, zero=self.zero & here, one=self.one & here)
 
 
@@ -440,11 +482,13 @@ def roles(query: Query, columns: Sequence[ColumnDomain]) -> CellRoles:
             f" levels, and a question may have {most:,}",
             hint="ask about fewer columns, or about columns with fewer levels",
         )
-    values = {c.name: _along(grids[i][0], i, len(columns)) for i, c in enumerate(columns)}
+    values = {c.name: along(grids[i][0], i, len(columns)) for i, c in enumerate(columns)}
     with np.errstate(invalid="ignore"):
         true, false = query.condition.truth(values) if query.condition else (True, False)
         if query.column is not None:
-            true, false = ~np.isnan(values[query.column]), False
+            true, false = True, False
+        for name in query.numbers:
+            true = true & ~np.isnan(values[name])
         inside = query.where.truth(values)[0] if query.where else True
     if query.statistic == "count":
         false = False

@@ -39,12 +39,13 @@ Axes = frozenset[int]
 class InferenceSettings:
     """When something can be said, and how much is asked at once.
 
-    `certain`: deviations of its noise that a denominator must be above zero, and `fewest` rows that
-    it must have: below, sums are not normal; `clear`: deviations of a draw that each block of a law
-    is above zero at least (a Gaussian that is cut there moves its mean by .0044 of its deviation);
-    `caution`: deviations of the noise by which the shares of an outcome of two values are taken to
-    be less extreme; `left_out`: most rows, as a share, in strata that are left out of an effect
-    because an arm has next to none.
+    `certain`: deviations of its noise that a denominator must be above zero, `certain_arm`: those
+    of an arm in a stratum of an effect, and `fewest` rows that either must have: below, sums are
+    not normal; `clear`: deviations of a draw that each block of a law is above zero at least (a
+    Gaussian that is cut there moves its mean by .0044 of its deviation); `caution`: deviations of
+    the noise by which the shares of an outcome of two values are taken to be less extreme;
+    `left_out`: most rows, as a share, in strata that are left out of an effect because an arm has
+    next to none.
 
     `max_cells`: of a question's columns together; `max_points`: combinations of values at which a
     condition is tried; `max_groups`: of `by`; `max_columns`: of copies, as sets of them are listed;
@@ -54,6 +55,7 @@ class InferenceSettings:
     """
 
     certain: float = 4.0
+    certain_arm: float = 5.0
     fewest: float = 20.0
     clear: float = 3.0
     caution: float = 2.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -38,23 +39,21 @@ def model_figures(query: Query, bundle: Path, domain: Domain, *, rows: float) ->
         parsed = column_kind(column).parsed(column, text[name])
         codes[name] = encode_column(column, parsed).codes
         values[name] = operand_values(column, codes[name], parsed)
-    number = None
-    if query.column is not None:
-        number = values[query.column] / columns[query.column].unit
+    numbers = [values[name] / columns[name].unit for name in query.numbers]
     whole = np.ones(len(text), bool)
     true, false = query.condition.truth(values) if query.condition else (whole, ~whole)
-    if query.column is not None:
-        true, false = ~np.isnan(values[query.column]), ~whole
+    if numbers:
+        true, false = ~np.isnan(numbers).any(axis=0), ~whole
     inside = query.where.truth(values)[0] if query.where else whole
-    groups: list[tuple[str | None, Mask]] = [(None, whole)]
-    if query.by is not None:
-        labels = columns[query.by].labels
-        groups = [(label, codes[query.by] == level) for level, label in enumerate(labels)]
     scale = rows / max(1, len(text))
-    return tuple(
-        _figure(query, group, inside & mask & true, inside & mask & false, number, scale)
-        for group, mask in groups
-    )
+    found = []
+    for levels in product(*(enumerate(columns[name].labels) for name in query.by)):
+        mask = inside
+        for name, (level, _) in zip(query.by, levels, strict=True):
+            mask = mask & (codes[name] == level)
+        group = ", ".join(label for _, label in levels) or None
+        found.append(_figure(query, group, mask & true, mask & false, numbers, scale))
+    return tuple(found)
 
 
 def model_effects(
@@ -119,7 +118,7 @@ def _texts(bundle: Path, names: list[str]) -> Any:
 
 
 def _figure(
-    query: Query, group: str | None, one: Mask, zero: Mask, number: Floats | None, scale: float
+    query: Query, group: str | None, one: Mask, zero: Mask, numbers: Sequence[Floats], scale: float
 ) -> Figure:
     """`scale` is how many rows of the table a synthetic row stands for."""
     if query.statistic == "count":
@@ -128,8 +127,14 @@ def _figure(
     about = float(one.sum() + zero.sum()) * scale
     if not (one | zero).any():
         return Figure(group, 0.0, refused="no synthetic row is like this")
-    if number is None:
+    if not numbers:
         return Figure(group, about, float(one.sum() / (one.sum() + zero.sum())))
-    if query.statistic == "mean":
-        return Figure(group, about, float(number[one].mean()))
-    return Figure(group, about, float(np.quantile(number[one], query.p, method="inverted_cdf")))
+    asked = [number[one] for number in numbers]
+    if query.statistic == "correlation":
+        if min(map(np.ptp, asked)) == 0:
+            return Figure(group, about, refused="one number does not vary in the synthetic rows")
+        return Figure(group, about, float(np.corrcoef(asked[0], asked[1])[0, 1]))
+    if query.statistic == "quantile":
+        return Figure(group, about, float(np.quantile(asked[0], query.p, method="inverted_cdf")))
+    size = 1.0 if query.statistic == "mean" else about
+    return Figure(group, about, float(asked[0].mean()) * size)

@@ -94,15 +94,15 @@ def next_time(columns: Sequence[str], several: int) -> str:
 def whom(query: Query, spec: ReleaseSpec, *, measured: bool) -> Iterator[str]:
     """Which rows the figures are of; `measured` says that they have intervals."""
     holdout = spec.evaluation.held_out
-    if query.statistic == "count":
+    if query.statistic in ("count", "sum"):
+        left = " that max_rows leaves" if spec.dataset.privacy_unit.whom else ""
         yield (
-            "rows of the whole table"
+            f"rows of the whole table{left}"
             + (f"; the tables count the {1 - holdout:.0%} that coins left" if holdout else "")
         )
     elif measured:
         yield POPULATION
-    read = [query.column] if query.column else []
-    read += query.condition.columns if query.condition else ()
+    read = [*query.numbers, *(query.condition.columns if query.condition else ())]
     missing = [name for name in dict.fromkeys(read) if spec.columns[name].missing]
     if missing and query.statistic != "count":
         yield f"rows that lack {listed(missing)} are left out"
@@ -112,8 +112,8 @@ def whom(query: Query, spec: ReleaseSpec, *, measured: bool) -> Iterator[str]:
 def counted(spec: ReleaseSpec, names: Sequence[str]) -> Iterator[str]:
     """Which rows the tables count, and what of values outside the domain of these columns."""
     unit = spec.dataset.privacy_unit
-    if unit.max_rows > 1:
-        yield f"of {unit.meaning} at most {unit.max_rows} rows count; the interval allows for it"
+    if unit.whom is not None:
+        yield unit.whom + ("; the interval allows for it" if unit.max_rows > 1 else "")
     if spec.dataset.out_of_domain == "clamp":
         for name in names:
             column = spec.columns[name]
@@ -133,17 +133,19 @@ def clamped(number: Bounded) -> str:
 
 def _bounds(query: Query, cells: CellRoles) -> Iterator[str]:
     """What levels do not tell, and how much wider that makes the interval."""
-    for column, labels in cells.cut_levels():
+    for column, labels in cells.cut_levels() if query.statistic != "correlation" else ():
         shown = _few(labels, ", ")
         yield (
             f"the tables count {column.name} by {shown}, which the condition cuts; the interval"
             " allows for every way to part it. Conditions at the ends of levels are exact"
         )
-    if query.statistic == "mean" and widest(cells.columns[cells.axis(query.column)]) > 0:
-        yield anywhere(query.column)
+    if query.statistic == "quantile":
+        return
+    if wide := [n for n in query.numbers if widest(cells.columns[cells.axis(n)]) > 0]:
+        yield anywhere(listed(wide))
 
 
-def anywhere(name: str | None) -> str:
+def anywhere(name: str) -> str:
     return f"numbers of {name} may lie anywhere in their level; the interval allows for it"
 
 
@@ -152,18 +154,19 @@ def listed(names: Sequence[str]) -> str:
 
 
 def figure_lines(
-    statistic: str, figures: Sequence[Figure], *, interval: bool
+    statistic: str, figures: Sequence[Figure], *, interval: bool, unit: str | None = None
 ) -> list[Sequence[str]]:
     """The cells of each figure, below those of a head."""
-    lines: list[Sequence[str]] = [
-        ["", "estimate", *(("95% interval",) if interval else ()), "rows"]
-    ]
+    middles = any(figure.at_middles for figure in figures)
+    head = ["95% interval", *(["at middles of levels"] if middles else [])] if interval else []
+    lines: list[Sequence[str]] = [["", f"estimate{f' ({unit})' if unit else ''}", *head, "rows"]]
     for figure in figures:
         line = [figure.group or "", figure.refused or ""]
-        if figure.estimate is not None:
-            line[1] = shown(statistic, figure.estimate)
-            if interval and figure.interval is not None:
-                line.append(" to ".join(shown(statistic, end) for end in figure.interval))
+        if figure.refused is None:
+            known = figure.estimate is not None
+            line[1] = shown(statistic, figure.estimate) if known else "lost in noise"
+            for ends in (figure.interval, figure.at_middles)[: len(head)]:
+                line.append(" to ".join(shown(statistic, end) for end in ends or ()))
             line.append("" if figure.rows is None else f"{figure.rows:,.0f}")
         lines.append(line)
     return lines
@@ -185,7 +188,8 @@ def shown(statistic: str, value: Value) -> str:
         return value
     if statistic == "share":
         return f"{value:.1%}"
-    return f"{value:,.0f}" if statistic == "count" else f"{value:,.4g}"
+    whole = statistic == "count" or abs(value) >= 1000
+    return f"{value:,.0f}" if whole else f"{value:,.4g}"
 
 
 def as_texts(figure: Figure, column: ColumnDomain) -> Figure:
@@ -309,9 +313,17 @@ def _few(texts: Sequence[str], between: str = "; ") -> str:
 
 
 def effect_text(
-    query: EffectQuery, tier: str, contrasts: Sequence[Contrast], said: Sequence[str]
+    query: EffectQuery,
+    tier: str,
+    contrasts: Sequence[Contrast],
+    said: Sequence[str],
+    unit: str | None,
 ) -> str:
-    head = ["", "effect", *(() if tier == "C" else ("95% interval", "means"))]
+    head = [
+        "",
+        f"effect{f' ({unit})' if unit else ''}",
+        *(() if tier == "C" else ("95% interval", "means")),
+    ]
     lines: list[Sequence[str]] = [head]
     for found in contrasts:
         figure = found.figure

@@ -66,6 +66,7 @@ def plan_facts(
         "quality": quality.to_json(),
         "estimands": expected_estimands(spec, plan),
         "attack": power.to_json() if power else None,
+        "rows_of_one": _rows_of_one(spec),
         "notes": [*_engine(spec, plan), *_notes(spec), *([str(power)] if power else [])],
         "warnings": [
             *warnings,
@@ -115,6 +116,8 @@ def _engine(spec: ReleaseSpec, plan: ReleasePlan) -> Iterator[str]:
 def _notes(spec: ReleaseSpec) -> Iterator[str]:
     from synthdp.privacy.calibration import sample_rate
 
+    if spec.dataset.privacy_unit.whom:
+        yield spec.dataset.privacy_unit.whom
     if spec.graph.mode == "predict":
         yield say_of_plan("predicts")
         trained = "noisy tables make the model, and DP-SGD trains it further"
@@ -123,6 +126,23 @@ def _notes(spec: ReleaseSpec) -> Iterator[str]:
     rate = sample_rate(spec)
     if rate < 1 and not tables_only(spec):
         yield say_of_plan("secret_sample", rate=rate, rows=spec.synthesizer.sample)
+
+
+def _rows_of_one(
+    spec: ReleaseSpec, means: Sequence[int] = (2, 4, 8), most: Sequence[int] = (1, 2, 3, 5, 10)
+) -> list[dict[str, Any]]:
+    """What `max_rows` costs where ids are the unit: the noise of tables over that of 1, and where
+    ids have a mean of so many rows, the part of rows that stays.
+
+    Rows of an id are taken to be geometric: of a mean of m, the first k hold 1 - (1 - 1/m)^k. The
+    spec does not tell how many rows an id has, and the table is not asked.
+    """
+    unit = spec.dataset.privacy_unit
+    return [
+        {"max_rows": k, "noise": k, "kept": {str(m): 1 - (1 - 1 / m) ** k for m in means}}
+        for k in sorted({*most, unit.max_rows})
+        if unit.kind == "id"
+    ]
 
 
 def _passes(spec: ReleaseSpec, plan: ReleasePlan) -> int:

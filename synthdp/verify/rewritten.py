@@ -107,6 +107,7 @@ def _rewritten(file: str) -> tuple[str, Check]:
 DISCLOSURE_CHECKS: dict[str, tuple[str, Check]] = {
     "certificate text": _rewritten("privacy/certificate.md"),
     "readme": _rewritten("README.md"),
+    "script for R": _rewritten("synthdp.R"),
     "data card": _rewritten(DATACARD),
     "public report": _rewritten(REPORT),
     "causal diagram": _rewritten("privacy/effects.svg"),

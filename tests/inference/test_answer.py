@@ -96,6 +96,77 @@ def test_the_interval_is_that_of_the_rows_where_there_is_no_noise(
     assert answer.figures[0].of_rows == pytest.approx((p, p), abs=2e-3)
 
 
+def test_groups_of_two_columns_are_those_of_where(spec: ReleaseSpec, domain: Domain) -> None:
+    codes, rng = drawn_levels(domain, 1000, 3), np.random.default_rng(1)
+    tables = [counted(domain, codes, ("sex", "smoker", "visits"), sigma=2, rng=rng)]
+    answer = asked("mean(visits) by smoker, sex", spec, domain, tables)
+    assert answer.tier == "A"
+    assert [figure.group for figure in answer.figures] == [
+        f"{smoker}, {sex}" for smoker in ("no", "yes", "missing") for sex in ("female", "male")
+    ]
+    where = "mean(visits) where smoker is missing and sex == 'male'"
+    alone = asked(where, spec, domain, tables).figures[0]
+    assert answer.figures[-1] == replace(alone, group="missing, male")
+    pairs = exact(domain, ("sex", "smoker"), ("sex", "visits"))
+    unmeasured = asked("mean(visits) by sex, smoker", spec, domain, pairs)
+    assert unmeasured.tier == "C" and unmeasured.unmeasured == (("sex", "smoker", "visits"),)
+    with pytest.raises(OutputError, match="'age' has 8 levels, 'seen' has 12 levels"):
+        asked("share(smoker) by age, seen, sex", spec, domain, pairs)
+
+
+def test_a_sum_is_of_the_whole_table(domain: Domain) -> None:
+    visits, sex = values_of(domain, "visits"), values_of(domain, "sex")
+    tables, spec = exact(domain, ("sex", "visits")), spec_with(holdout=0.2)
+    answer = asked("sum(visits) by sex", spec, domain, tables)
+    men = (sex == 1) & (visits < 5)
+    figure = answer.figures[1]
+    assert figure.estimate == pytest.approx(visits[men].sum() / 0.8)
+    assert figure.rows == pytest.approx(men.sum() / 0.8)
+    coins = 1.96 * np.sqrt((visits[men] ** 2).sum() / 0.8 * 0.2 / 0.8)
+    low, high = figure.interval
+    assert (high - low) / 2 == pytest.approx(coins, rel=0.01)
+    assert any("the tables count the 80% that coins left" in said for said in answer.about)
+
+
+def test_a_sum_of_numbers_inside_levels_has_bounds(spec: ReleaseSpec, domain: Domain) -> None:
+    age = values_of(domain, "age")
+    (figure,) = asked("sum(age) where age >= 25", spec, domain, exact(domain, ("age",))).figures
+    low, high = figure.bounds
+    assert low == pytest.approx((10 * age[age > 2]).sum())
+    assert high == pytest.approx((10 * age[age >= 2] + 9).sum())
+    (figure,) = asked("sum(age)", spec, domain, exact(domain, ("age",))).figures
+    assert figure.at_middles == pytest.approx([(10 * age + 4.5).sum()] * 2, rel=0.01)
+
+
+def test_bounded_means_are_told_at_middles_too(spec: ReleaseSpec, domain: Domain) -> None:
+    age = values_of(domain, "age")
+    answer = asked("mean(age)", spec, domain, exact(domain, ("age",)))
+    (figure,) = answer.figures
+    middle, half = (10 * age + 4.5).mean(), 1.96 * (10 * age).std() / np.sqrt(len(age))
+    assert figure.at_middles == pytest.approx((middle - half, middle + half), rel=1e-3)
+    assert figure.interval[0] == pytest.approx(figure.at_middles[0] - 4.5, abs=0.01)
+    head, line = str(answer).splitlines()[1:3]
+    assert head.split("  ")[-2:] == ["at middles of levels", "rows"] and line.count(" to ") == 2
+    for other in ("mean(visits)", "mean(age) where age > 33"):
+        assert (
+            asked(other, spec, domain, exact(domain, (other[5:].partition(")")[0],)))
+            .figures[0]
+            .at_middles
+            is None
+        )
+
+
+def test_an_estimate_beyond_the_range_is_not_told(spec: ReleaseSpec, domain: Domain) -> None:
+    """Noise in far levels outweighs the rows: the mean of the noisy counts is below the range."""
+    counts = np.array([900.0, 0, 0, 0, -25, -25, -25, -25])
+    answer = asked("mean(age)", spec, domain, [NoisyTable(("age",), counts, 20.0)])
+    (figure,) = answer.figures
+    assert figure.estimate is None and figure.refused is None and answer.estimate is None
+    assert figure.interval[0] == 0.0 and 0 < figure.interval[1] < 20
+    assert "estimate" not in answer.to_json()["figures"][0]
+    assert "lost in noise" in str(answer) and "0 to" in str(answer)
+
+
 # --- what levels do not tell ---
 
 
@@ -180,7 +251,18 @@ def test_rows_of_one_person_widen_the_interval(domain: Domain) -> None:
     four = asked("share(smoker)", spec_with(privacy_unit=unit), domain, tables)
     widths = [float(a.interval[1] - a.interval[0]) for a in (one, four)]
     assert widths[1] == pytest.approx(2 * widths[0], rel=0.02)
-    assert any("of one patient at most 4 rows count" in said for said in four.about)
+    assert any("at most 4 random rows of each id (one patient)" in said for said in four.about)
+
+
+def test_whom_figures_are_of_is_said_where_an_id_has_several_rows(domain: Domain) -> None:
+    unit = {"kind": "id", "column": "patient", "max_rows": 1, "meaning": "one patient"}
+    of_ids, tables = spec_with(privacy_unit=unit), exact(domain, ("smoker",))
+    whom = of_ids.dataset.privacy_unit.whom
+    assert whom is not None and "one random row of each id (one patient)" in whom
+    assert whom in asked("share(smoker)", of_ids, domain, tables).about
+    counts = asked("count(smoker)", of_ids, domain, tables).about
+    assert whom in counts and "rows of the whole table that max_rows leaves" in counts
+    assert not any("random row" in s for s in asked("count()", spec_with(), domain, tables).about)
 
 
 def test_clamped_bounds_are_said(domain: Domain) -> None:
@@ -360,6 +442,7 @@ def test_the_command_line_prints_text_and_json(
     facts = json.loads(synthdp("answer", folder, text, "--json").out)
     assert facts["tier"] == "A" and facts["level"] == 0.95
     assert set(facts["figures"][0]) == {"rows", "estimate", "interval", "of_rows"}
+    assert facts["unit"] is None
     assert "(C, model only: no interval)" in synthdp("answer", folder, "share(smoker) by sex").out
     wrong = synthdp("answer", folder, "share(smokr)", "--json")
     problem = json.loads(wrong.out)["problems"][0]

@@ -268,15 +268,25 @@ def test_without_the_adjustment_it_would_not() -> None:
     assert np.mean(hits) < 0.7
 
 
+@pytest.mark.parametrize(("deviations", "left_out"), [(4.6, ("z z1",)), (5.4, ())])
+def test_an_arm_below_five_deviations_of_its_noise_is_left_out(
+    deviations: float, left_out: tuple[str, ...]
+) -> None:
+    rows = deviations * 10 * np.sqrt(2)  # of two cells
+    counts = np.full((2, 2, 2), 5000.0)
+    counts[:, :, 1], counts[1, :, 1] = 200, rows / 2
+    assert contrast(known(counts, 10.0), 1, 0).left_out == left_out
+
+
 @pytest.mark.check
 def test_the_bias_of_noisy_ratios_is_taken_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rare outcome, few treated rows: each treated stratum is at some nine deviations."""
+    """A rare outcome, few treated rows: each treated stratum is at some ten deviations."""
     chance, arms = np.array([0.06, 0.1]), np.array([0.85, 0.15])
     law = np.stack([arms * (1 - chance), arms * chance], axis=1)[:, :, None] * np.full(20, 1 / 20)
 
     def mean_error() -> tuple[float, float]:
         rng = np.random.default_rng(5)
-        made = (contrast(known(drawn(law, 20_000, 12.0, rng), 12.0), 1, 0) for _ in range(300))
+        made = (contrast(known(drawn(law, 22_000, 11.0, rng), 11.0), 1, 0) for _ in range(300))
         errors = np.array([float(f.figure.estimate or np.nan) - 0.04 for f in made])
         return float(errors.mean()), float(errors.std() / np.sqrt(300))
 

@@ -10,9 +10,9 @@ from synthdp.spec.model import Categorical, ReleaseSpec
 from tests.inference.conftest import spec_with
 
 FORM = (
-    "the form is share(CONDITION), count(CONDITION), mean(COLUMN), median(COLUMN) or quantile("
-    "COLUMN, P), then"
-    " perhaps `where CONDITION`, then perhaps `by COLUMN`"
+    "the form is share(CONDITION), count(CONDITION), mean(COLUMN), sum(COLUMN), median(COLUMN),"
+    " quantile(COLUMN, P) or correlation(COLUMN, COLUMN), then perhaps `where CONDITION`, then"
+    " perhaps `by COLUMN, COLUMN`"
 )
 
 
@@ -24,20 +24,24 @@ def spec() -> ReleaseSpec:
 @pytest.mark.parametrize(
     ("text", "statistic", "columns", "by"),
     [
-        ("mean(visits) where age >= 65 by sex", "mean", ("age", "sex", "visits"), "sex"),
-        ("share(smoker)", "share", ("smoker",), None),
-        (" count ( ) ", "count", (), None),
-        ("count(not smoker) by sex", "count", ("sex", "smoker"), "sex"),
-        ("share(sex == 'female') by age where smoker", "share", ("age", "sex", "smoker"), "age"),
+        ("mean(visits) where age >= 65 by sex", "mean", ("age", "sex", "visits"), ("sex",)),
+        ("share(smoker)", "share", ("smoker",), ()),
+        (" count ( ) ", "count", (), ()),
+        ("count(not smoker) by sex", "count", ("sex", "smoker"), ("sex",)),
+        ("share(sex == 'female') by age where smoker", "share", ("age", "sex", "smoker"), ("age",)),
         ("quantile(`weight kg`, 0.9) where visits is missing", "quantile",
-         ("visits", "weight kg"), None),
-        ("share(sex in ('female', 'male'))", "share", ("sex",), None),
-        ("quantile(seen, .5) where seen >= '2024-02-01'", "quantile", ("seen",), None),
-        ("share(18 <= age < 65 and `weight kg` > 70)", "share", ("age", "weight kg"), None),
+         ("visits", "weight kg"), ()),
+        ("share(sex in ('female', 'male'))", "share", ("sex",), ()),
+        ("quantile(seen, .5) where seen >= '2024-02-01'", "quantile", ("seen",), ()),
+        ("share(18 <= age < 65 and `weight kg` > 70)", "share", ("age", "weight kg"), ()),
+        ("sum(visits) by smoker, sex where age < 30", "sum", ("age", "sex", "smoker", "visits"),
+         ("smoker", "sex")),
+        ("correlation(`weight kg`, age) by sex", "correlation", ("age", "sex", "weight kg"),
+         ("sex",)),
     ],
 )  # fmt: skip
 def test_what_is_understood(
-    spec: ReleaseSpec, text: str, statistic: str, columns: tuple[str, ...], by: str | None
+    spec: ReleaseSpec, text: str, statistic: str, columns: tuple[str, ...], by: tuple[str, ...]
 ) -> None:
     query = parse_query(text, spec.columns)
     assert (query.statistic, query.columns, query.by) == (statistic, columns, by)
@@ -77,8 +81,22 @@ def test_constants_are_seen_with_their_sign_and_dates_as_days(spec: ReleaseSpec)
          f"character 14: cannot be read from here\n    hint: {FORM}"),
         ("mean(weight kg)", "character 6: the name of one column is needed here\n"
          "    hint: write `weight kg`, in backticks"),
-        ("mean(age) by sex, smoker", "character 14: the name of one column is needed here\n"
+        ("mean(age) by sex, smokr", "character 19: unknown column 'smokr'\n"
+         "    hint: did you mean 'smoker'?"),
+        ("mean(age) by sex, ", "character 19: the name of one column is needed here\n"
+         "    hint: e.g. age, or `age at visit`"),
+        ("mean(age) by sex, sex", "character 18: 'sex' is named twice\n"
+         "    hint: name each column once"),
+        ("mean(age, visits)", "character 6: the name of one column is needed here\n"
          "    hint: only one column can stand here; ask about the other's values with `where`"),
+        ("correlation(age)", "character 13: a correlation needs two columns\n"
+         "    hint: e.g. correlation(age, visits)"),
+        ("correlation(age, age)", "character 17: 'age' is named twice\n"
+         "    hint: name two columns"),
+        ("correlation(age, sex)", "character 17: column 'sex' has no correlation: it holds no"
+         " numbers\n    hint: ask for a share, e.g. share(sex == 'female')"),
+        ("sum(seen)", "character 5: column 'seen' has no sum: it holds no numbers\n"
+         "    hint: ask for quantile(seen, 0.5)"),
         ("mean(visits) by", "character 16: the name of one column is needed here\n"
          "    hint: e.g. age, or `age at visit`"),
         ("mean(sex)", "character 6: column 'sex' has no mean: it holds no numbers\n"

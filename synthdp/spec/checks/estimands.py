@@ -59,7 +59,11 @@ def _question(spec: ReleaseSpec, where: Loc, estimand: AskedEstimand) -> Iterato
         message = f"{query.column!r} holds dates, whose quantiles are not paid for"
         hint = "`synthdp answer` has them of the whole column; of groups, use kind: table"
         yield SpecMistake((*where, "ask"), message, hint)
-    if query.statistic == "quantile" and query.by == query.column:
+    if query.statistic in ("sum", "correlation"):
+        message = f"a {query.statistic} is not paid for by itself"
+        hint = f"`synthdp answer` has it: measure kind: table of {', '.join(query.columns)}"
+        yield SpecMistake((*where, "ask"), message, hint)
+    if query.statistic == "quantile" and query.column in query.by:
         message = "by its own column a quantile says nothing"
         yield SpecMistake((*where, "ask"), message, "name another column")
     if query.statistic != "mean" and estimand.clip is not None:

@@ -1,8 +1,8 @@
 """The grammar of questions, e.g. "mean(visits) where age >= 65 by sex".
 
-    share(CONDITION) | count(CONDITION) | count() | mean(COLUMN) | quantile(COLUMN, P)
-    | median(COLUMN)
-    [where CONDITION] [by COLUMN]
+    share(CONDITION) | count(CONDITION) | count() | mean(COLUMN) | sum(COLUMN)
+    | quantile(COLUMN, P) | median(COLUMN) | correlation(COLUMN, COLUMN)
+    [where CONDITION] [by COLUMN, COLUMN ...]
 
 The median is the quantile of 0.5. A condition is one of the spec's constraints that compares
 columns with constants. The tables of a bundle know levels; what they say of such a condition can be
@@ -31,14 +31,15 @@ from synthdp.spec.expressions.parsed import (
 from synthdp.spec.load.wording import got, nearest
 from synthdp.spec.model import Column, derived_of
 
-Statistic = Literal["share", "count", "mean", "quantile"]
+Statistic = Literal["share", "count", "mean", "sum", "quantile", "correlation"]
 STATISTICS: Mapping[str, Statistic] = {
-    "share": "share", "count": "count", "mean": "mean", "quantile": "quantile",
-    "median": "quantile",
+    "share": "share", "count": "count", "mean": "mean", "sum": "sum", "quantile": "quantile",
+    "median": "quantile", "correlation": "correlation",
 }  # fmt: skip
 FORM = (
-    "share(CONDITION), count(CONDITION), mean(COLUMN), median(COLUMN) or quantile(COLUMN, P), then"
-    " perhaps `where CONDITION`, then perhaps `by COLUMN`"
+    "share(CONDITION), count(CONDITION), mean(COLUMN), sum(COLUMN), median(COLUMN), quantile("
+    "COLUMN, P) or correlation(COLUMN, COLUMN), then perhaps `where CONDITION`, then perhaps `by"
+    " COLUMN, COLUMN`"
 )
 _QUOTED = re.compile(rf"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|{IN_BACKTICKS}")
 _HEAD = re.compile(r"\s*(\w+)\s*\(")
@@ -49,9 +50,10 @@ _NAME = re.compile(rf"\s*(?:{IN_BACKTICKS}|([^\W\d]\w*))\s*\Z")
 class Query:
     """A question that was read: what is asked, of which rows, and by which groups.
 
-    `condition` is of a share or a count (None counts all rows), `column` of a mean or a quantile.
-    `columns` are all that the question reads, in the spec's order. `constants` are the numbers that
-    its conditions compare with, dates in days since 1970.
+    `condition` is of a share or a count (None counts all rows), `column` of the other statistics,
+    and `other` the second column of a correlation. `columns` are all that the question reads, in
+    the spec's order. `constants` are the numbers that its conditions compare with, dates in days
+    since 1970.
     """
 
     text: str
@@ -59,10 +61,16 @@ class Query:
     columns: tuple[str, ...]
     condition: Expression | None = None
     column: str | None = None
+    other: str | None = None
     p: float = 0.5
     where: Expression | None = None
-    by: str | None = None
+    by: tuple[str, ...] = ()
     constants: tuple[float, ...] = ()
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The columns whose own values are asked about."""
+        return tuple(name for name in (self.column, self.other) if name is not None)
 
     def asks_like(self, other: Query) -> bool:
         """Whether both ask the same, in the same words but for the blanks between them."""
@@ -70,15 +78,15 @@ class Query:
         def said(query: Query) -> tuple[object, ...]:
             texts = (query.condition, query.where)
             trees = [e and ast.dump(SourceText(e.text).parsed()) for e in texts]
-            return (query.statistic, query.column, query.p, query.by, *trees)
+            return (query.statistic, query.numbers, query.p, query.by, *trees)
 
         return said(self) == said(other)
 
 
 def counted(query: Query) -> tuple[str, ...]:
     """The columns in whose levels rows are counted for a question: those of a quantile, too."""
-    quantile = query.column if query.statistic == "quantile" else None
-    return tuple(dict.fromkeys(name for name in (query.by, quantile) if name is not None))
+    quantile = query.numbers if query.statistic == "quantile" else ()
+    return tuple(dict.fromkeys((*query.by, *quantile)))
 
 
 @dataclass(frozen=True)
@@ -87,6 +95,19 @@ class _Part:
 
     text: str
     start: int
+
+
+def _masked(text: str) -> str:
+    """The text with `_` for what stands in quotes or backticks."""
+    return _QUOTED.sub(lambda m: "_" * len(m[0]), text)
+
+
+def _pieces(part: _Part) -> list[_Part]:
+    """What stands between the commas of a piece of the text."""
+    ends = [*(m.start() for m in re.finditer(",", _masked(part.text))), len(part.text)]
+    starts = [0, *(end + 1 for end in ends)]
+    pairs = zip(starts, ends, strict=False)
+    return [_Part(part.text[a:b], part.start + a) for a, b in pairs]
 
 
 def parse_query(text: str, columns: Mapping[str, Column]) -> Query:
@@ -116,24 +137,25 @@ class _Reader:
 
     def query(self) -> Query:
         statistic, inside, where, by = self._parts()
-        condition, column, p = None, None, 0.5
-        if statistic in ("mean", "quantile"):
+        condition, column, other, p = None, None, None, 0.5
+        if statistic == "correlation":
+            column, other = self._two_columns(inside)
+        elif statistic not in ("share", "count"):
             column, p = self._column_and_p(statistic, inside)
         elif inside.text.strip() or statistic == "share":
             condition = self._condition(inside)
         chosen = None if where is None else self._condition(where)
-        group = None if by is None else self._name(by)
+        groups = () if by is None else self._groups(by)
         if self.mistakes:
             raise QueryError(self.text, sorted(self.mistakes, key=lambda m: m.at))
-        read = {column, group, *(n for e in (condition, chosen) if e for n in e.columns)}
+        read = {column, other, *groups, *(n for e in (condition, chosen) if e for n in e.columns)}
         used = tuple(name for name in self.columns if name in read)
-        return Query(
-            self.text, statistic, used, condition, column, p, chosen, group, tuple(self.constants)
-        )
+        asked = (condition, column, other, p, chosen, groups)
+        return Query(self.text, statistic, used, *asked, tuple(self.constants))
 
     def _parts(self) -> tuple[Statistic, _Part, _Part | None, _Part | None]:
         """The statistic, what stands in its parentheses, and what follows `where` and `by`."""
-        masked = _QUOTED.sub(lambda m: "_" * len(m[0]), self.text)
+        masked = _masked(self.text)
         head = _HEAD.match(masked)
         if head is None or head[1] not in STATISTICS:
             known = nearest(head[1], STATISTICS) if head else None
@@ -176,9 +198,8 @@ class _Reader:
         return expression
 
     def _column_and_p(self, statistic: Statistic, inside: _Part) -> tuple[str | None, float]:
-        """The column of a mean or a quantile, and the quantile's probability."""
-        masked = _QUOTED.sub(lambda m: "_" * len(m[0]), inside.text)
-        p, comma = 0.5, masked.rfind(",")
+        """The column of a mean, a sum or a quantile, and the quantile's probability."""
+        p, comma = 0.5, _masked(inside.text).rfind(",")
         named = inside
         if statistic == "quantile" and not self.median:
             number = inside.text[comma + 1 :].strip() if comma >= 0 else ""
@@ -193,9 +214,36 @@ class _Reader:
             self._check_kind(statistic, name, named)
         return name, p
 
+    def _two_columns(self, inside: _Part) -> tuple[str | None, str | None]:
+        """The columns of a correlation."""
+        parts = _pieces(inside)
+        if len(parts) != 2:
+            self._miss(
+                inside.start + 1, "a correlation needs two columns", "e.g. correlation(age, visits)"
+            )
+            return None, None
+        one, two = (self._name(part) for part in parts)
+        for name, part in zip((one, two), parts, strict=True):
+            if name is not None:
+                self._check_kind("correlation", name, part)
+        if one is not None and one == two:
+            self._miss(parts[1].start + 1, f"{one!r} is named twice", "name two columns")
+        return one, two
+
+    def _groups(self, by: _Part) -> tuple[str, ...]:
+        """The columns that make the groups."""
+        found = list[str]()
+        for part in _pieces(by):
+            name = self._name(part)
+            if name is not None and name in found:
+                self._miss(part.start + 1, f"{name!r} is named twice", "name each column once")
+            elif name is not None:
+                found.append(name)
+        return tuple(found)
+
     def _check_kind(self, statistic: Statistic, name: str, part: _Part) -> None:
         column = self.columns[name]
-        needed = ("number",) if statistic == "mean" else ("number", "date")
+        needed = ("number", "date") if statistic == "quantile" else ("number",)
         if column.operand not in needed:
             hint = f"ask for quantile({quoted(name)}, 0.5)"
             if column.operand == "text":

@@ -117,6 +117,7 @@ class RowUnit(Model):
     """Protects one row: right only when no person has several."""
 
     max_rows: ClassVar[int] = 1
+    whom: ClassVar[str | None] = None
 
     kind: Literal["row"] = key("each row is protected by itself", "row")
     meaning: str = key("what one row is, e.g. 'one person'", "one surveyed person", min_length=1)
@@ -135,6 +136,18 @@ class IdUnit(Model):
         "most rows of one id that are used; noise grows with it", 5
     )
     meaning: str = key("what one id is, e.g. 'one patient'", "one patient", min_length=1)
+
+    @property
+    def whom(self) -> str | None:
+        """Whom rows and figures of a release stand for, where it is not each row of the table."""
+        most = self.max_rows
+        each, more = "one random row", "each id counts once"
+        if most > 1:
+            each, more = f"at most {most} random rows", f"an id with more counts as {most}"
+        return (
+            f"rows and figures stand for {each} of each id ({self.meaning}), not for all rows of"
+            f" the table: {more}, and a share or a mean of all rows may differ"
+        )
 
 
 PrivacyUnit = Annotated[RowUnit | IdUnit, Field(discriminator="kind")]

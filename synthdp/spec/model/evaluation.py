@@ -316,7 +316,8 @@ class AskedEstimand(PaidEstimand):
     kind: Literal["question"] = key("a question", "question")
     ask: Annotated[str, Field(min_length=1, max_length=1000)] = key(
         "share(CONDITION), count(CONDITION), mean(COLUMN), median(COLUMN) or quantile(COLUMN, P),"
-        " perhaps `where CONDITION`, perhaps `by COLUMN`; conditions see the values themselves",
+        " perhaps `where CONDITION`, perhaps `by COLUMN, COLUMN`; conditions see the values"
+        " themselves",
         "mean(mdvis) where hlthp == '1' by idp",
     )
     clip: Clip | None = key(
