@@ -13,6 +13,7 @@ from synthdp.spec.model import ReleaseSpec
 
 GRAPH_FIGURES = ("edges_", "independences_")
 ML_PAGES = "workflowType=machine_learning"  # without it MLflow shows its menus for language models
+STUDY = "A study of rehearsals, outside the guarantee: nothing was published or charged."
 Status = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
 VIEW = "synthdp"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"
