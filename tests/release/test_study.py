@@ -24,9 +24,10 @@ from synthdp.progress import shown_on
 from synthdp.release import study as room
 from synthdp.release.study import DECLARED, Arm, comparable, study, without_graph
 from synthdp.spec.load.loader import load_spec
+from synthdp_attacks import Serial
 from synthdp_attacks.membership import CLASSIFIERS, EXTRACTORS
 from synthdp_attacks.one_release import LIKELIHOODS
-from tests.release.conftest import MODES, Heard, InterruptedAt, Tiny
+from tests.release.conftest import MODES, Heard, InterruptedAt, Tiny, merged
 
 pytestmark = pytest.mark.check
 
@@ -57,6 +58,7 @@ def few(patch: pytest.MonkeyPatch) -> Iterator[None]:
 
     with patch.context() as inner:
         inner.setattr(Board, "attacked", quick)
+        inner.setattr("synthdp.audit.membership._runner", lambda spec: Serial())
         inner.setattr(room, "PAPER_CLASSIFIERS", ("logistic",))
         yield
 
@@ -163,6 +165,22 @@ def test_the_twin_without_a_graph_spends_the_same_budget(tiny: Tiny, kind: str) 
     assert twin.privacy.shares.graph == twin.privacy.shares.targets == 0
     for one in (spec, twin):
         assert 0.98 < plan_for(one, domain).epsilon_spent <= 1
+
+
+@pytest.mark.parametrize("kind", ["learn", "predict", "validate", "units"])
+def test_studies_of_other_modes_and_units_go_all_the_way(
+    tiny: Tiny, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unit = {"kind": "id", "column": "id", "meaning": "one person", "max_rows": 2}
+    changes = TWINS["targets"] | {"dataset": {"privacy_unit": unit}}
+    tiny.write(**merged(TWINS.get(kind, changes), SMALL))
+    with few(monkeypatch):
+        found, _ = study(tiny.spec, rows="simulated", out=tiny.out, targets=2)
+    report = found.attacked[Arm(graph=True, epsilon=1.0)]
+    assert report.target == ("unit" if kind == "units" else "record")
+    assert len(report.per_target) == 2 and report.claim is not None
+    assert found.attacked[Arm(graph=True, epsilon=math.inf)].claim is None
+    assert {line.of for line in found.of("auc")} == ARMS
 
 
 def test_a_spec_without_a_graph_has_nothing_to_compare(tiny: Tiny, synthdp: Any) -> None:
