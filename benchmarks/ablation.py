@@ -31,7 +31,7 @@ from benchmarks import ablation_attack, ablation_quality
 from benchmarks.ablation_cells import GRAPHS, Cell
 from benchmarks.ablation_plot import plot
 from synthdp.spec.model import MembershipAttack
-from synthdp_attacks.statistics import Interval
+from synthdp_attacks.statistics import Interval, difference
 
 RESULTS = Path(__file__).parent / "results"
 CELL = list(asdict(Cell()))
@@ -196,7 +196,7 @@ def differences(attack: pd.DataFrame) -> Iterator[str]:
             for _, row in cells.iterrows()
         }
         for graph in (g for g in advantage if g != "none" and "none" in advantage):
-            gap = ablation_attack.difference(advantage[graph], advantage["none"])
+            gap = difference(advantage[graph], advantage["none"])
             yield _told(f"advantage, graph {graph} less none", [*CELL[1:], "pairs"], names, gap)
 
 

@@ -16,23 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.ablation_cells import ROOT, Cell, adult, plan_of, release_of
+from benchmarks.ablation_cells import ROOT, Cell, adult, release_of
 from benchmarks.adult_protocol import split
-from synthdp.audit.shadow_models import ShadowTrainer, shadow_spec
+from synthdp.audit.membership import Board
+from synthdp.audit.shadow_models import ShadowTrainer, plan_at, shadow_spec
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.graph.causal import CausalGraph
+from synthdp.progress import unheard
 from synthdp.spec.model import Attacks, MembershipAttack
-from synthdp_attacks import (
-    Claim,
-    Fleet,
-    Loky,
-    Public,
-    Serial,
-    ThreatModel,
-    attack_membership,
-    isolated_targets,
-)
+from synthdp_attacks import isolated_targets
 from synthdp_attacks.statistics import Interval
 
 # The paper's question first: causal and not, private and not.
@@ -69,26 +62,20 @@ def attacked(cell: Cell, game: MembershipAttack, *, jobs: int) -> dict[str, Any]
     base = adult().model_copy(update={"attacks": Attacks(membership=game)})
     release = release_of(shadow_spec(base), cell, rows=game.rows, seed=ROWS_SEED)
     domain = Domain.from_spec(release.columns)
-    plan = plan_of(release, domain, cell.epsilon)
-    rows = _rows(domain, game.rows)
+    compute = release.compute.model_copy(update={"threads": jobs})
+    graph = CausalGraph.from_spec(release.graph, domain.names)
+    trainer = ShadowTrainer(
+        release.model_copy(update={"compute": compute}),
+        domain,
+        plan_at(release, domain, cell.epsilon),
+        graph,
+    )
+    rows, rng = _rows(domain, game.rows), np.random.default_rng(ROWS_SEED)
+    board = Board(rows, isolated_targets(rows, 1, rng))
     with tempfile.TemporaryDirectory() as folder:
-        report = attack_membership(
-            rows,
-            ShadowTrainer(
-                release, domain, plan, CausalGraph.from_spec(release.graph, domain.names)
-            ),
-            public=Public(domain.sizes),
-            targets=isolated_targets(rows, 1, np.random.default_rng(ROWS_SEED)),
-            pairs=game.pairs,
-            rng=np.random.default_rng(),
-            threat=ThreatModel(relation=release.privacy.adjacency),
-            fleet=Fleet(folder=Path(folder), runner=Loky(jobs) if jobs > 1 else Serial()),
-            claim=Claim(plan.epsilon, plan.delta, plan.profile)
-            if math.isfinite(cell.epsilon)
-            else None,
-            extractors=(),
-            classifiers=(),
-        )
+        declared_alone: dict[str, tuple[str, ...]] = {"extractors": (), "classifiers": ()}
+        coins = np.random.default_rng()
+        report = board.attacked(trainer, Path(folder), coins, unheard, **declared_alone)
     control = report.control.value if report.control else math.nan
     return asdict(cell) | {
         "pairs": game.pairs,
@@ -98,16 +85,6 @@ def attacked(cell: Cell, game: MembershipAttack, *, jobs: int) -> dict[str, Any]
         "baseline_advantage": report.baseline.value,
         "control_advantage": control,
     }
-
-
-def difference(first: Interval, second: Interval) -> Interval:
-    """`first` less `second`, of independent games: variances recovered from both intervals, as in
-    `synthdp_attacks.statistics` (Newcombe, 1998).
-    """
-    value = first.value - second.value
-    down = math.hypot(first.value - first.lower, second.upper - second.value)
-    up = math.hypot(first.upper - first.value, second.value - second.lower)
-    return Interval(value, value - down, value + up)
 
 
 def _rows(domain: Domain, count: int) -> np.ndarray[Any, Any]:

@@ -1,34 +1,25 @@
 """What the ablation varies, as changes of a spec: the causal graph, the tables that are measured,
 the choice of rows, and privacy.
 
-A cell without privacy is the same training by the same code, with next to no noise and a clipping
-norm that no gradient
-reaches. Its plan is made here and not by the kernel: only a rehearsal on public rows takes it, no
-session ever could.
+A cell without privacy is the same training by the same code
+(`synthdp.audit.shadow_models.without_privacy`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.adult import untargeted
-from synthdp.data.domain import Domain
-from synthdp.model.planning import plan_for
-from synthdp.privacy.dpsgd.settings import DpSgd
-from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
-from synthdp.privacy.plan import ReleasePlan
 from synthdp.spec.checks.checks import check
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import DeclaredRows, Edge, Graph, ReleaseSpec, Shares
 
 ROOT = Path(__file__).parent.parent
-NO_NOISE = 1e-9  # times the noise of epsilon 1: far below one count
-WIDE_CLIP = 1e4  # no example's gradient is as long
 GRAPH_SHARE = 0.3  # of the budget, where the graph is learned
 ADULT_GROUPS: Mapping[str, tuple[str, ...]] = {
     "origin": ("native-country", "race"),
@@ -91,28 +82,6 @@ def release_of(base: ReleaseSpec, cell: Cell, *, rows: int, seed: int) -> Releas
         ),
     }
     return check(base.model_copy(update=changes))
-
-
-def plan_of(spec: ReleaseSpec, domain: Domain, epsilon: float) -> ReleasePlan:
-    """The calibrated plan at `epsilon`, or one without privacy where that is infinite."""
-    if math.isinf(epsilon):
-        return without_privacy(plan_for(spec, domain))
-    return plan_for(
-        spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"epsilon": epsilon})}),
-        domain,
-    )
-
-
-def without_privacy(plan: ReleasePlan) -> ReleasePlan:
-    """The same mechanisms with next to no noise and without clipping. Its epsilon is infinite, so
-    that no run can have reserved it.
-    """
-
-    def quiet(purpose: str, planned: PlannedMechanism) -> PlannedMechanism:
-        mechanism = planned.scaled(NO_NOISE)
-        return replace(mechanism, clip=WIDE_CLIP) if isinstance(mechanism, DpSgd) else mechanism
-
-    return replace(plan.map(quiet), epsilon=math.inf)
 
 
 # --- budgets and graphs ---

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.ablation_cells import ROOT, Cell, adult, plan_of, release_of
+from benchmarks.ablation_cells import ROOT, Cell, adult, release_of
 from benchmarks.adult_protocol import score, split
+from synthdp.audit.shadow_models import plan_at
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode, encode
 from synthdp.model.fit import fit
@@ -61,7 +62,7 @@ def measured(cell: Cell, run: int, *, quick: bool) -> dict[str, Any]:
     domain = Domain.from_spec(release.columns)
     codes = encode(domain, train.replace("", np.nan))[0].astype(np.uint16)
     started = time.process_time()
-    plan = plan_of(release, domain, cell.epsilon)
+    plan = plan_at(release, domain, cell.epsilon)
     fitted = fit(Rehearsal(codes, domain, plan), release, domain, progress=_quiet)
     drawn = sample(fitted, release, rng=fresh_generator(), progress=_quiet).value
     cost = {"cpu_s": time.process_time() - started, "arrows": len(fitted.graph.graph.dag.edges)}

@@ -7,11 +7,11 @@ without privacy?
 
 "Causally Constrained Data Synthesis for Private Data Release" (arXiv:2105.13144), section 6.2: {no
 graph; complete, partial, wrong, learned graph} x {epsilon 1, no privacy}, five extractors x five
-classifiers, and white boxes of the released model and its tables. The game is
-`synthdp_attacks.attack_membership`: the most isolated row, one synthetic set for each of `--pairs`
-models with it and as many without, split by pair of models. Beside it stands the paper's own split:
-few models, many sets of each, sets dealt at random to both halves - there a classifier may
-recognise the model instead of the record, whatever epsilon says.
+classifiers, and white boxes of the released model and its tables. The game is that of `synthdp
+study`: the most isolated row, one synthetic set for each of `--pairs` models with it and as many
+without, split by pair of models. Beside it stands the paper's own split: few models, many sets of
+each, sets dealt at random to both halves - there a classifier may recognise the model instead of
+the record, whatever epsilon says.
 
 Shadow models train side by side and each has its own result file in the work folder, each cell one
 too: stop it at any time and start it again. Writes results/membership.csv, results/membership.md
@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import time
 from pathlib import Path
 from typing import Any
@@ -34,20 +33,9 @@ import pandas as pd
 from benchmarks.membership_cells import SEED, TABLES, Cell, Setting, cells, setting
 from benchmarks.membership_plot import plot
 from benchmarks.membership_text import page
-from synthdp.audit.membership import WHITE_BOX
-from synthdp_attacks import (
-    AttackRow,
-    Claim,
-    Fleet,
-    GameOutcome,
-    Loky,
-    MembershipReport,
-    Public,
-    Serial,
-    ThreatModel,
-    attack_membership,
-    isolated_targets,
-)
+from synthdp.audit.membership import WHITE_BOX, Board
+from synthdp.progress import unheard
+from synthdp_attacks import AttackRow, GameOutcome, MembershipReport, Public, isolated_targets
 from synthdp_attacks.membership import CLASSIFIERS, EXTRACTORS, feature_matrix, scores_after_fit
 from synthdp_attacks.report import attack_row
 
@@ -64,8 +52,9 @@ def measured(
     if kept.exists():
         found: list[dict[str, Any]] = json.loads(kept.read_text(encoding="utf-8"))
         return found
-    begin, own = time.monotonic(), setting(cell, rows=rows, steps=steps)
-    report = honest(own, kept.with_suffix(""), pairs=pairs, workers=workers)
+    begin = time.monotonic()
+    own = setting(cell, rows=rows, steps=steps, pairs=pairs, workers=workers)
+    report = honest(own, kept.with_suffix(""))
     declared = {(v.row.extractor, v.row.classifier): v for v in report.declared}
     control = report.control.value if report.control else None
     common = {
@@ -97,25 +86,13 @@ def measured(
     return lines
 
 
-def honest(own: Setting, folder: Path, *, pairs: int, workers: int) -> MembershipReport:
-    """One set of each model, models split by pair. The same call goes on where an earlier one
-    stopped.
+def honest(own: Setting, folder: Path) -> MembershipReport:
+    """One set of each model, models split by pair, as `synthdp study` plays it. The same call goes
+    on where an earlier one stopped.
     """
-    plan = own.shadow.plan
-    return attack_membership(
-        own.rows,
-        own.trainer,
-        public=Public(own.shadow.domain.sizes),
-        targets=isolated_targets(own.rows, 1, np.random.default_rng(SEED)),
-        pairs=pairs,
-        rng=np.random.default_rng(SEED),  # of the game's coins; noise has no seed
-        threat=ThreatModel(relation="add_remove"),
-        fleet=Fleet(folder=folder, runner=Loky(workers) if workers > 1 else Serial()),
-        claim=Claim(plan.epsilon, plan.delta, plan.profile)
-        if math.isfinite(plan.epsilon)
-        else None,
-        also=WHITE_BOX,
-    )
+    target = isolated_targets(own.rows, 1, np.random.default_rng(SEED))
+    coins = np.random.default_rng(SEED)  # of the game; noise has no seed
+    return Board(own.rows, target).attacked(own.shadow, folder, coins, unheard, also=WHITE_BOX)
 
 
 def as_in_the_paper(own: Setting) -> list[AttackRow]:

@@ -8,33 +8,28 @@ the paper by cost stands in `TABLES`: steps, where the paper has 50 to 100 epoch
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from benchmarks.ablation_cells import Cell as Ablated
-from benchmarks.ablation_cells import plan_of, release_of
+from benchmarks.ablation_cells import release_of
 from synthdp.audit.shadow_models import (
     ShadowTrainer,
+    drawn_rows,
     fitted_shadows,
-    released_scores,
+    plan_at,
     shadow_spec,
 )
 from synthdp.data import builtin
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.graph.causal import CausalGraph
-from synthdp.model.fit import Fitted, fit
-from synthdp.model.sampling import sample
-from synthdp.privacy.session import Rehearsal
 from synthdp.spec import model as spec
 from synthdp.spec.load.loader import load_spec
-from synthdp_attacks import WhiteBox
 
 ROOT = Path(__file__).parent.parent
 SEED = 0  # of the partial and the wrong graph and of the target, all of them public
@@ -109,59 +104,29 @@ def cells(tables: Sequence[str]) -> list[Cell]:
 
 
 @dataclass(frozen=True)
-class Learner:
-    """A shadow trainer that learns the graph from its own rows first; no two of its models have one
-    architecture, so they train one by one.
-    """
-
-    shadow: ShadowTrainer
-
-    def __call__(self, rows: Any, *, seed_sequence: np.random.SeedSequence) -> WhiteBox:
-        """Measure, learn the graph, train, sample."""
-        import torch
-
-        torch.set_num_threads(1)
-        own = self.shadow
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            fitted = fit(
-                Rehearsal(np.asarray(rows, dtype=np.uint16), own.domain, own.plan),
-                own.spec,
-                own.domain,
-                progress=_quiet,
-            )
-        synthetic = sample(
-            fitted, own.spec, rng=np.random.default_rng(seed_sequence), progress=_quiet
-        ).value
-        return WhiteBox(synthetic, released_scores(fitted, own.domain))
-
-
-@dataclass(frozen=True)
 class Setting:
     """Rows as codes, and what trains on them."""
 
     rows: Codes
     shadow: ShadowTrainer
-    trainer: ShadowTrainer | Learner
 
     def several(
         self, rows: Sequence[Codes], *, sets: int, rng: np.random.Generator
     ) -> Iterator[list[Codes]]:
         """For the paper's split: `sets` synthetic sets of one model on each of `rows`."""
         own = self.shadow
-        models: Iterator[Fitted]
-        if isinstance(self.trainer, Learner):
-            models = (
-                fit(Rehearsal(r, own.domain, own.plan), own.spec, own.domain, progress=_quiet)
-                for r in rows
-            )
-        else:
-            models = fitted_shadows(rows, own.spec, own.domain, own.plan, own.graph)
-        for fitted in models:
-            yield [sample(fitted, own.spec, rng=rng, progress=_quiet).value for _ in range(sets)]
+        for fitted in fitted_shadows(rows, own.spec, own.domain, own.plan, own.graph):
+            yield [drawn_rows(fitted, own.spec, rng) for _ in range(sets)]
 
 
-def setting(cell: Cell, *, rows: int | None = None, steps: int | None = None) -> Setting:
+def setting(
+    cell: Cell,
+    *,
+    rows: int | None = None,
+    steps: int | None = None,
+    pairs: int = 100,
+    workers: int = 1,
+) -> Setting:
     """Everything of a cell; fewer `rows` and `steps` for a quick look."""
     table = TABLES[cell.table]
     base = load_spec(ROOT / "specs" / f"{table.spec}.yaml")
@@ -186,8 +151,11 @@ def setting(cell: Cell, *, rows: int | None = None, steps: int | None = None) ->
             ),
             "gates": (),
             "attacks": spec.Attacks(
-                membership=spec.MembershipAttack(rows=count, steps=steps or table.steps)
+                membership=spec.MembershipAttack(
+                    rows=count, steps=steps or table.steps, pairs=pairs
+                )
             ),
+            "compute": base.compute.model_copy(update={"threads": workers}),
         }
     )
     shadow = shadow_spec(base)
@@ -202,12 +170,12 @@ def setting(cell: Cell, *, rows: int | None = None, steps: int | None = None) ->
     )
     release = release_of(shadow, how, rows=count, seed=SEED)
     domain = Domain.from_spec(release.columns)
-    plan = plan_of(release, domain, cell.epsilon)
+    plan = plan_at(release, domain, cell.epsilon)
     own = ShadowTrainer(
         release, domain, plan, CausalGraph.from_spec(release.graph, domain.names), white_box=True
     )
     codes = encode(domain, frame)[0].astype(np.uint16)
-    return Setting(codes, own, Learner(own) if cell.graph == "learned" else own)
+    return Setting(codes, own)
 
 
 def _clubbed(true: spec.Graph) -> spec.Graph:
@@ -219,7 +187,3 @@ def _clubbed(true: spec.Graph) -> spec.Graph:
         groups=dict(SURVEY_NODES),
         edges=tuple(spec.Edge(causes=(a,), effects=(b,)) for a, b in arrows),
     )
-
-
-def _quiet(done: int, total: int) -> None:
-    """No progress inside a worker."""

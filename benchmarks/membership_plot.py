@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from benchmarks import look
-from benchmarks.ablation_attack import difference
-from synthdp_attacks.statistics import Interval
+from synthdp_attacks.statistics import Interval, difference
 
 EXTRACTORS = ("naive", "histogram", "correlation", "ensemble", "targeted", "elbo", "tables")
 # What is taken away, and what is left in: (graph, epsilon) of the first less the second.

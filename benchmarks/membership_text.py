@@ -10,9 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.ablation_attack import difference
 from benchmarks.membership_cells import cells
-from synthdp_attacks.statistics import Interval
+from synthdp_attacks.statistics import Interval, difference
 
 GRAPHS = {
     "none": "non-causal",

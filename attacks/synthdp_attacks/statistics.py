@@ -105,10 +105,18 @@ def advantage(counts: Counts, *, confidence: float = CONFIDENCE) -> Interval:
     """
     tpr = clopper_pearson(counts.true_positives, counts.positives, confidence=confidence)
     fpr = clopper_pearson(counts.false_positives, counts.negatives, confidence=confidence)
-    value = tpr.value - fpr.value
-    down = np.hypot(tpr.value - tpr.lower, fpr.upper - fpr.value)
-    up = np.hypot(tpr.upper - tpr.value, fpr.value - fpr.lower)
-    return Interval(value, float(max(-1.0, value - down)), float(min(1.0, value + up)))
+    gap = difference(tpr, fpr)
+    return Interval(gap.value, max(-1.0, gap.lower), min(1.0, gap.upper))
+
+
+def difference(first: Interval, second: Interval) -> Interval:
+    """`first` less `second`, of independent games: variances recovered from both intervals, as
+    `advantage` does (Newcombe, 1998).
+    """
+    value = first.value - second.value
+    down = float(np.hypot(first.value - first.lower, second.upper - second.value))
+    up = float(np.hypot(first.upper - first.value, second.value - second.lower))
+    return Interval(value, value - down, value + up)
 
 
 def models_to_tell(confidence: float = CONFIDENCE) -> int:

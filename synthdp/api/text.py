@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -19,6 +19,7 @@ from synthdp.report.prose import estimated, say_of_plan
 if TYPE_CHECKING:
     from synthdp.bundle.audit_record import AuditRecord
     from synthdp.release.job import ReleaseOutcome
+    from synthdp.release.study import Line, Study
     from synthdp.verify.diff import BundleDifference
 
 
@@ -204,6 +205,47 @@ def audit_text(record: AuditRecord, path: Path) -> str:
     if record.rows == "real":
         who = "confidential: for the steward only"
     return render(Markdown(audit_markdown(record)), f"\nrecord  {path}   ({who})")
+
+
+def study_text(found: Study, folder: Path) -> str:
+    """What a study found: every attack in every arm, what graph and privacy take, and the use."""
+
+    def table(head: Sequence[str], lines: Iterable[Line]) -> Rows:
+        """A row for each attack or learner, a column for each arm or difference."""
+        cells: dict[str, dict[str, str]] = {}
+        for line in lines:
+            ends = "" if line.lower is None else f" ({line.lower:.2f} to {line.upper:.2f})"
+            whose = f"{line.extractor}, {line.classifier}"
+            cells.setdefault(whose, {})[line.of] = f"{line.value:.2f}{ends}"
+        columns = list(dict.fromkeys(of for row in cells.values() for of in row))
+        rows = [(whose, *(row.get(of, "-") for of in columns)) for whose, row in cells.items()]
+        return Rows([*head, *columns], rows, numbers=range(1, 1 + len(columns)))
+
+    taken = found.of("advantage taken")
+    sure = sum(not line.ends[1] <= 0 <= line.ends[2] for line in taken)
+    declared = [line for line in taken if (line.extractor, line.classifier) in found.declared]
+    parts: list[object] = [
+        table(["advantage of"], found.of("advantage")),
+        "\nWhat the attacks that were declared beforehand lose (95% intervals):",
+        table(["advantage taken from"], declared),
+        f"Of all {len(taken)} differences {sure} have an interval without 0; chance alone gives"
+        f" about {0.05 * len(taken):.0f}.",
+    ]
+    for figure in ("auc", "r2"):
+        gaps = [*found.of(f"{figure} lost"), *found.of(f"{figure} given")]
+        if gaps:
+            told = [
+                (line.figure, line.of)
+                + tuple(
+                    "-" if x is None else f"{x:.3f}" for x in (line.value, line.lower, line.upper)
+                )
+                for line in gaps
+            ]
+            parts.append(f"\nMean {figure.upper()} on rows held out, 95% intervals over targets:")
+            parts.append(Rows([figure, "", "mean", "from", "to"], told, numbers=[2, 3, 4]))
+    who = "confidential: for the steward only" if found.rows == "real" else "public: simulated rows"
+    notes = [f"note: {told}" for told in found.notes]
+    return render(*parts, *notes, f"\nSanity, not proof. study  {folder}   ({who})")
 
 
 def difference_text(found: BundleDifference) -> str:

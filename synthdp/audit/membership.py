@@ -16,15 +16,17 @@ training, and is made on many more releases than there are models.
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from synthdp.audit.folder import TARGETS, AttackFolder, table_releases
-from synthdp.audit.shadow_models import ShadowTrainer, TableMeasurer, game_text, shadow_spec
+from synthdp.audit.shadow_models import ShadowTrainer, TableMeasurer, shadow_spec
 from synthdp.bundle.audit_record import Advantage, DeclaredAttack, Membership
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError
@@ -81,48 +83,96 @@ def attack_rows(
             written.
     """
     shadow = shadow_spec(spec)
-    plan = plan_for(shadow, domain)
+    trainer = ShadowTrainer(shadow, domain, plan_for(shadow, domain), graph, white_box=True)
     kept = AttackFolder.open(folder)
     rng = kept.coins("game")
-    if spec.synthesizer.sample is not None:
-        units = None  # shadow models draw their samples row by row
-    rows, units = sub_sample(codes, units, spec.attacks.membership.rows, rng)
-    targets = isolated_targets(rows, TARGETS, rng, units)
-    claim = Claim(plan.epsilon, plan.delta, plan.profile)
-    game = (rows, np.asarray(targets), *([] if units is None else [units]))
-    models = kept.models_of(game_text(shadow, plan, graph), *game)
-    logging.getLogger("joblib").setLevel(logging.ERROR)
-    try:
-        report = attack_membership(
-            rows,
-            ShadowTrainer(shadow, domain, plan, graph, white_box=True),
-            public=Public(domain.sizes),
-            targets=targets,
-            pairs=spec.attacks.membership.pairs,
-            rng=rng,
-            fleet=Fleet(
-                folder=models,
-                runner=_runner(spec),
-                progress=lambda state: progress(state.finished, state.total),
-            ),
-            threat=ThreatModel(relation=spec.privacy.adjacency),
-            claim=claim,
-            extractors=(),
-            classifiers=(),
-            also=(ELBO,),
-            elsewhere=1,
-            units=units,
-        )
-    except FleetError as error:
-        raise OutputError(str(error)) from None
-    measurer = TableMeasurer(domain, plan)
-    worlds = two_worlds(rows, targets[0], spec.privacy.adjacency, units)
+    board = Board.drawn(codes, units, spec, TARGETS, rng)
+    models = kept.models_of(trainer.identity, *board.arrays)
+    attacks: dict[str, Any] = {"extractors": (), "classifiers": (), "also": (ELBO,), "elsewhere": 1}
+    report = board.attacked(trainer, models, rng, progress, **attacks)
+    measurer = TableMeasurer(domain, trainer.plan)
+    worlds = two_worlds(board.rows, board.targets[0], spec.privacy.adjacency, board.units)
     releases = table_releases(spec.attacks.membership.pairs, tables=len(measurer(worlds[0])))
     on_tables = attack_tables(
-        measurer, *worlds, releases=releases, claim=claim, confidence=shared_confidence(3)
+        *(measurer, *worlds),
+        releases=releases,
+        claim=report.claim,
+        confidence=shared_confidence(3),
     )
-    meaning = "" if units is None else f" ({spec.dataset.privacy_unit.meaning}, with all rows)"
+    units, unit = board.units, spec.dataset.privacy_unit
+    meaning = "" if units is None else f" ({unit.meaning}, with all rows)"
     return replace(report, others=(*report.others, on_tables), target=f"{report.target}{meaning}")
+
+
+@dataclass(frozen=True)
+class Board:
+    """What games are played on: levels `[rows, columns]`, who is asked about, and the number of
+    each row's unit, where these have several.
+    """
+
+    rows: AnyCodes
+    targets: tuple[int, ...]
+    units: AnyCodes | None = None
+
+    @classmethod
+    def drawn(
+        cls,
+        codes: AnyCodes,
+        units: AnyCodes | None,
+        spec: ReleaseSpec,
+        targets: int,
+        rng: np.random.Generator,
+    ) -> Board:
+        """A sub-sample of `codes` as large as the spec says, and its most isolated units."""
+        if spec.synthesizer.sample is not None:
+            units = None  # shadow models draw their samples row by row
+        rows, units = sub_sample(codes, units, spec.attacks.membership.rows, rng)
+        return cls(rows, isolated_targets(rows, targets, rng, units), units)
+
+    @property
+    def arrays(self) -> list[AnyCodes]:
+        """All of it, for the name of a game."""
+        return [self.rows, np.asarray(self.targets), *([] if self.units is None else [self.units])]
+
+    def attacked(
+        self,
+        trainer: ShadowTrainer,
+        models: Path,
+        rng: np.random.Generator,
+        progress: Callable[[int, int], None],
+        **attacks: Any,
+    ) -> MembershipReport:
+        """`attack_membership` of what `trainer` releases, with `attacks`; results of shadow models
+        are in the folder `models`. A plan without privacy claims nothing.
+
+        Raises:
+            synthdp_attacks.AttackError: the rows are too few for the game.
+            OutputError: the workers or the cluster of `compute` cannot go on, or `models` cannot be
+                written.
+        """
+        logging.getLogger("joblib").setLevel(logging.ERROR)
+        spec, plan = trainer.spec, trainer.plan
+        private = math.isfinite(plan.epsilon)
+        try:
+            return attack_membership(
+                self.rows,
+                trainer,
+                public=Public(trainer.domain.sizes),
+                targets=self.targets,
+                pairs=spec.attacks.membership.pairs,
+                rng=rng,
+                fleet=Fleet(
+                    folder=models,
+                    runner=_runner(spec),
+                    progress=lambda state: progress(state.finished, state.total),
+                ),
+                threat=ThreatModel(relation=spec.privacy.adjacency),
+                claim=Claim(plan.epsilon, plan.delta, plan.profile) if private else None,
+                units=self.units,
+                **attacks,
+            )
+        except FleetError as error:
+            raise OutputError(str(error)) from None
 
 
 def sub_sample(

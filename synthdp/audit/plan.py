@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -56,12 +56,14 @@ from synthdp.privacy.plan import TARGETS, TRAIN, ReleasePlan
 from synthdp.privacy.private import Private
 from synthdp.privacy.session import inspect
 from synthdp.privacy.source import read_private
+from synthdp.privacy.table import Table
 from synthdp.progress import advance, stage
 from synthdp.spec.load.loader import load_spec, parse_spec
 from synthdp.spec.model import IdUnit, ReleaseSpec
 from synthdp.verify.checks import verify_bundle
 from synthdp.verify.rows import noise_of
 
+T = TypeVar("T")
 Rows = Literal["none", "simulated", "real"]
 
 PAIRS = 100  # random neighbours beside the corner cases, in the replay
@@ -167,21 +169,39 @@ def _with_real_rows(
     given: Private[pd.DataFrame] | None,
 ) -> AuditRecord:
     """`record` with the audits on the rows of the source: confidential, for the steward."""
-    private = read_private(
-        job.spec.dataset,
-        job.domain,
-        folder=spec_folder,
-        holdout=0.0,
-        streams=replace(Streams.fresh(), holdout=folder.coins("rows of a unit")),
-        delta=job.spec.privacy.delta,
-        given=given,
-        compute=job.spec.compute,
-    )
-    return inspect(
-        private,
+    return on_real_rows(
         lambda table: with_rows(job, record, table.fit_codes, folder, table.fit_units),
-        reason="audit on real rows",
-    ).for_steward()
+        job.spec,
+        spec_folder=spec_folder,
+        coins=folder.coins("rows of a unit"),
+        given=given,
+    )
+
+
+def on_real_rows(
+    look: Callable[[Table], T],
+    spec: ReleaseSpec,
+    *,
+    spec_folder: Path,
+    coins: np.random.Generator,
+    holdout: float = 0.0,
+    given: Private[pd.DataFrame] | None = None,
+) -> T:
+    """What `look` says of the rows of the source: confidential, for the steward, and no charge.
+
+    `coins` draw which rows of a unit stay, and which units are held out.
+    """
+    private = read_private(
+        spec.dataset,
+        Domain.from_spec(spec.columns),
+        folder=spec_folder,
+        holdout=holdout,
+        streams=replace(Streams.fresh(), holdout=coins),
+        delta=spec.privacy.delta,
+        given=given,
+        compute=spec.compute,
+    )
+    return inspect(private, look, reason="audit on real rows").for_steward()
 
 
 def check_unrefuted(record: AuditRecord, *, hint: str) -> None:

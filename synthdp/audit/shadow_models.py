@@ -1,8 +1,9 @@
 """Shadow models: releases of the same plan on other rows, one at a time or trained together.
 
 The shadow models share what is public: plan, graph, architecture and features. Each model has rows,
-noise, starting weights and draws of its own. In mode predict each finds its own arrows, by the
-whole road of a release: there the tables behind the arrows make the model.
+noise, starting weights and draws of its own. In modes predict and learn each finds its own arrows,
+by the whole road of a release: in predict the tables behind the arrows make the model, and a study
+of the pipeline (`release.study`) lets models learn, where an attack takes the release's graph.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 import math
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -28,6 +29,7 @@ from synthdp.graph.predict import possible_pairs
 from synthdp.graph.stage import GraphResult
 from synthdp.model.constraints import ConstraintsUnmet
 from synthdp.model.fit import Fitted, assemble, build_start, fit, measure, train
+from synthdp.model.planning import plan_for
 from synthdp.model.sampling import sample
 from synthdp.privacy.calibration import sample_rate
 from synthdp.privacy.dpsgd.batched import train_side_by_side
@@ -35,6 +37,7 @@ from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training, Weights
 from synthdp.privacy.events.kinds import event_to_json
 from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
 from synthdp.privacy.plan import TARGETS, TRAIN, ReleasePlan, needed
 from synthdp.privacy.private import Released
 from synthdp.privacy.session import Rehearsal
@@ -43,6 +46,7 @@ from synthdp_attacks import NoisyCounts, WhiteBox, table_score
 from synthdp_attacks.threat import Codes as AnyCodes
 from synthdp_attacks.threat import Score
 
+OWN_GRAPH = ("predict", "learn")  # modes in which a shadow model finds its own arrows
 SIDE_BY_SIDE = 32  # most shadow models that train together
 LARGE_BATCH = 4096  # most examples of all their batches: beyond it caches overflow
 # Of z, by the attacker: so many that their sampling error is far below the noise of training.
@@ -101,20 +105,24 @@ class ShadowTrainer:
     def _released(
         self, fitted: Fitted, seed_sequence: np.random.SeedSequence
     ) -> AnyCodes | WhiteBox:
-        """The synthetic table; with `white_box` also the scores that the bundle allows.
-
-        A model of so few rows may meet no constraint. It is then sampled without constraints, so
-        that no release fails for it.
-        """
-        rng = np.random.default_rng(seed_sequence)
-        try:
-            synthetic = sample(fitted, self.spec, rng=rng, progress=_quiet).value
-        except ConstraintsUnmet:
-            unconstrained = self.spec.model_copy(update={"constraints": ()})
-            synthetic = sample(fitted, unconstrained, rng=rng, progress=_quiet).value
+        """The synthetic table; with `white_box` also the scores that the bundle allows."""
+        synthetic = drawn_rows(fitted, self.spec, np.random.default_rng(seed_sequence))
         if not self.white_box:
             return synthetic
         return WhiteBox(synthetic, released_scores(fitted, self.domain))
+
+
+def drawn_rows(fitted: Fitted, spec: ReleaseSpec, rng: np.random.Generator) -> Codes:
+    """A synthetic table of a model that nobody publishes.
+
+    A model of few rows may meet no constraint. It is then sampled without constraints, so that no
+    release fails for it.
+    """
+    try:
+        return sample(fitted, spec, rng=rng, progress=_quiet).value
+    except ConstraintsUnmet:
+        unconstrained = spec.model_copy(update={"constraints": ()})
+        return sample(fitted, unconstrained, rng=rng, progress=_quiet).value
 
 
 def released_scores(fitted: Fitted, domain: Domain) -> dict[str, Score]:
@@ -177,12 +185,12 @@ class TableMeasurer:
         return equal_groups(self.domain, even)
 
 
-def shadow_spec(spec: ReleaseSpec) -> ReleaseSpec:
+def shadow_spec(spec: ReleaseSpec, *, finding: Sequence[str] = ("predict",)) -> ReleaseSpec:
     """The release's spec at the size of a shadow model.
 
     It has the same budget and model, and fewer rows and steps. Its graph is given and free, except
-    in mode predict. It has no estimands, whose strata so few rows would not fill: what they cost
-    goes to the tables.
+    in the modes `finding`, in which each model finds its own. It has no estimands, whose strata so
+    few rows would not fill: what they cost goes to the tables.
     """
     attack, shares = spec.attacks.membership, spec.privacy.shares
     freed = {"measure": shares.measure + shares.estimands, "estimands": 0.0}
@@ -191,7 +199,7 @@ def shadow_spec(spec: ReleaseSpec) -> ReleaseSpec:
     trained = sample_rate(spec) * attack.rows  # in a secret sample as small as the release's
     batch = max(1, math.ceil(trained / 8))
     graph = spec.graph
-    if graph.mode != "predict":
+    if graph.mode not in finding:
         paid = {"measure": shares.measure + shares.graph, "graph": 0.0}
         shares, graph = shares.model_copy(update=paid), graph.model_copy(update={"mode": "given"})
     return spec.model_copy(
@@ -213,6 +221,27 @@ def shadow_spec(spec: ReleaseSpec) -> ReleaseSpec:
     )
 
 
+def plan_at(spec: ReleaseSpec, domain: Domain, epsilon: float) -> ReleasePlan:
+    """The calibrated plan at `epsilon`, or one without privacy where that is infinite."""
+    if math.isinf(epsilon):
+        return without_privacy(plan_for(spec, domain))
+    privacy = spec.privacy.model_copy(update={"epsilon": epsilon})
+    return plan_for(spec.model_copy(update={"privacy": privacy}), domain)
+
+
+def without_privacy(plan: ReleasePlan, *, noise: float = 1e-9, clip: float = 1e4) -> ReleasePlan:
+    """The same mechanisms with next to no noise, and a bound that no example's gradient reaches.
+
+    Its epsilon is infinite, so that no run can have reserved it: a rehearsal alone takes it.
+    """
+
+    def quiet(purpose: str, planned: PlannedMechanism) -> PlannedMechanism:
+        mechanism = planned.scaled(noise)
+        return replace(mechanism, clip=clip) if isinstance(mechanism, DpSgd) else mechanism
+
+    return replace(plan.map(quiet), epsilon=math.inf)
+
+
 def game_text(shadow: ReleaseSpec, plan: ReleasePlan, graph: CausalGraph) -> str:
     """Everything that determines the shadow models, as text.
 
@@ -230,7 +259,7 @@ def fitted_shadows(
 ) -> Iterator[Fitted]:
     """Everything that a shadow release on each of `rows` would publish, except its sample."""
     torch.set_num_threads(1)
-    if spec.graph.mode == "predict":
+    if spec.graph.mode in OWN_GRAPH:
         yield from (_fitted(Rehearsal(codes, domain, plan), spec, domain, graph) for codes in rows)
         return
     given = GraphResult(graph)
@@ -247,8 +276,8 @@ def fitted_shadows(
 
 
 def _fitted(rehearsal: Rehearsal, spec: ReleaseSpec, domain: Domain, graph: CausalGraph) -> Fitted:
-    """One shadow release: with `graph`, or in mode predict with the arrows that its tables show."""
-    if spec.graph.mode == "predict":
+    """One shadow release: with `graph`, or with the arrows that its own tables show."""
+    if spec.graph.mode in OWN_GRAPH:
         return fit(rehearsal, spec, domain, progress=_quiet)
     given, marginals = GraphResult(graph), measure(rehearsal)
     trained = train(rehearsal, spec, domain, marginals, given, progress=_quiet)

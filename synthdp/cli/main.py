@@ -18,7 +18,7 @@ import typer
 from synthdp.cli.bundle import answer, copies, effect, export, index, sample
 from synthdp.cli.graph import graph_app
 from synthdp.cli.options import Commands, begin, say, show_error, shown, terminable
-from synthdp.cli.plan import attack, budget, plan, release, resume
+from synthdp.cli.plan import attack, budget, plan, release, resume, study
 from synthdp.cli.review import review_app
 from synthdp.cli.spec import init, inspect, schema, validate
 from synthdp.errors import (
@@ -42,7 +42,7 @@ app.add_typer(graph_app, name="graph", **shown("graph"))
 app.add_typer(review_app)
 for command in (
     *(validate, schema, init, inspect, plan, release, resume, attack),
-    *(budget, sample, answer, effect, copies, index, export),
+    *(budget, sample, answer, effect, copies, index, export, study),
 ):
     app.command(**shown(command.__name__))(command)
 

@@ -88,7 +88,7 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt as stop:
             again = "the same command goes on with the models that it has trained"
-            hint = again if ctx.invoked_subcommand == "audit" else None
+            hint = again if ctx.invoked_subcommand in ("audit", "study") else None
             error = StoppedError("interrupted", hint=hint)
             if isinstance(stop, Terminated):
                 error = TerminatedError("ended by SIGTERM", hint=hint)

@@ -1,4 +1,6 @@
-"""The commands `plan` and `budget`, which read no row, and `release`, `resume` and `attack`."""
+"""The commands `plan` and `budget`, which read no row, and `release`, `resume`, `attack` and
+`study`.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def plan(
     from synthdp.api.spec import Spec
     from synthdp.ledger.connect import check_affordable
 
-    epsilons = [] if what_if is None else _epsilons(what_if)
+    epsilons = [] if what_if is None else _epsilons(what_if, "--what-if")
     loaded = Spec.load(spec)
     with working():
         planned, balance = loaded.planned(epsilons, rehearse=rehearse)
@@ -47,8 +49,8 @@ def plan(
     check_affordable(loaded.content, balance)
 
 
-def _epsilons(listed: str) -> list[float]:
-    """The numbers of a list, parted by commas.
+def _epsilons(listed: str, option: str) -> list[float]:
+    """The numbers of a list that an option has, parted by commas.
 
     Raises:
         OutputError: one is no number, or none that a spec may have.
@@ -60,7 +62,7 @@ def _epsilons(listed: str) -> list[float]:
         epsilons = [float(part) for part in listed.split(",")]
     except ValueError:
         raise OutputError(
-            f"--what-if {listed!r} is no list of numbers", hint="write it like 0.5,1,2,4"
+            f"{option} {listed!r} is no list of numbers", hint="write it like 0.5,1,2,4"
         ) from None
     check(epsilons)
     return epsilons
@@ -174,6 +176,44 @@ def attack(
     with working():
         outcome = run.run_attack(out)
     _finish(outcome, as_json)
+
+
+def study(
+    spec: SpecArgument,
+    simulated: Annotated[
+        bool,
+        typer.Option(
+            "--simulated",
+            help="Draw rows from the spec instead of real ones: the result is public.",
+        ),
+    ] = False,
+    epsilons: Annotated[
+        str | None,
+        typer.Option(
+            "--epsilons",
+            help="More epsilons, parted by commas, such as 0.1,1,10: what the rows are good for at"
+            " each of them, with the graph and without.",
+        ),
+    ] = None,
+    targets: Annotated[
+        int, typer.Option("--targets", help="Units that are attacked, the most isolated.", min=1)
+    ] = 1,
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Compare releases with the spec's graph and without one, under privacy and without: what
+    attacks see, what models learn. Takes as long as several audits, spends no budget. On real rows
+    the result is for the steward alone.
+    """
+    from synthdp.api.text import study_text
+    from synthdp.release import study as room
+
+    more = [] if epsilons is None else _epsilons(epsilons, "--epsilons")
+    rows: Literal["simulated", "real"] = "simulated" if simulated else "real"
+    with working():
+        found, folder = room.study(spec, rows=rows, out=out, epsilons=more, targets=targets)
+    facts = found.to_json() | {"folder": str(folder)}
+    show(facts, as_json=as_json, text=lambda: study_text(found, folder))
 
 
 def _finish(outcome: ReleaseOutcome, as_json: bool) -> None:

@@ -8,14 +8,28 @@ names are escaped text.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from synthdp.drawing.svg import compact, inline_frame, label, line, rect, safe, short
+from synthdp.drawing.svg import (
+    GREY,
+    LINE,
+    REAL,
+    SYNTHETIC,
+    compact,
+    frame,
+    inline_frame,
+    label,
+    line,
+    rect,
+    safe,
+    short,
+)
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -105,6 +119,21 @@ def intervals(
             body.append(_muted(place(top) + 7, at + 4, f"{value:.3g}"))
     body.append(_text(left, high + 30, label))
     return inline_frame(body, width=left + wide + 60, height=high + 38, alt=alt)
+
+
+def sheet(pictures: Mapping[str, str], *, name: str, title: str) -> str:
+    """Pictures of pages below each other, each under its heading: a file of its own."""
+    body, y, wide = [label(16, 26, title, size=16, bold=True)], 44.0, 0.0
+    colours = {"line": LINE, "muted": GREY, "real": REAL, "synthetic": SYNTHETIC}
+    for heading, picture in pictures.items():
+        for variable, colour in colours.items():
+            picture = picture.replace(f"var(--{variable})", colour)
+        _, _, width, high = re.findall(r'viewBox="([^"]*)"', picture)[0].split()
+        body += [label(16, y + 14, heading), f'<g transform="translate(0 {y + 26:.0f})">']
+        body += [picture, "</g>"]
+        y, wide = y + 44 + float(high), max(wide, float(width))
+    told = "; ".join(pictures)
+    return frame(body, wide, y, name=name, title=title, description=told)
 
 
 def _steps(

@@ -204,7 +204,7 @@ def _job(
 
 
 def _checked(text: str, path: Path, mode: Mode | None) -> ReleaseSpec:
-    loaded = parse_spec(text, path=str(path))
+    loaded = parse_spec(text, path=str(path), graph_alone=True)
     if mode is None and loaded.privacy.shares.graph == 0:
         hint = "use mode validate or learn, and give privacy.shares.graph a part of the budget"
         wrote = stated(loaded, "privacy", "shares", "graph")

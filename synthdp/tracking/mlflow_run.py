@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
@@ -47,6 +47,7 @@ from synthdp.spec.load.loader import load_spec
 from synthdp.spec.load.wording import up
 from synthdp.spec.model import ReleaseSpec
 from synthdp.tracking.note import (
+    STUDY,
     VIEW,
     VIEW_COLUMNS,
     VIEW_TAG,
@@ -80,10 +81,12 @@ def tracker(
     run: str,
     spec_path: Path | None = None,
     paid: bool = False,
+    kind: Literal["release", "study"] = "release",
 ) -> Tracker:
     """The tracker that the spec asks for.
 
-    `folder` is the spec's, `run` the release's id; `paid` says that it has a reservation.
+    `folder` is the spec's, `run` the release's id; `paid` says that it has a reservation. A study
+    has no verdict.
 
     Raises:
         OutputError: the tracking URI is of a kind that is not supported. Call this before anything
@@ -100,6 +103,7 @@ def tracker(
         experiment=spec.tracking.experiment,
         spec=str(spec_path or folder / "spec.yaml"),
         columns=declared(spec.columns),
+        kind=kind,
     )
     params = {k: str(v)[:500] for k, v in public_params(spec).items()}
     return Tracker(record, params, uri=uri, folder=folder, required=not paid)
@@ -190,6 +194,7 @@ class TrackingRecord:
     columns: list[tuple[str, str, bool]] = field(default_factory=list)
     bundle: str | None = None
     verdict: PublicationVerdict | None = None
+    kind: Literal["release", "study"] = "release"
 
     def keep(self, out: Path) -> None:
         """Write it into the output folder `out`, for the steward alone; paths relative to `out`."""
@@ -295,7 +300,8 @@ class Tracker:
             if kind is not None:
                 self._client.set_tag(self._id, "error", kind.__name__)
             facts = (record.params, record.metrics, record.attacks, record.verdict)
-            self._client.set_tag(self._id, "mlflow.note.content", note(*facts, status=status))
+            told = note(*facts, status=status) if record.kind == "release" else STUDY
+            self._client.set_tag(self._id, "mlflow.note.content", told)
             self._client.update_run(self._id, name=self._name(status))
             self._client.set_terminated(self._id, status=status)
 
@@ -397,8 +403,8 @@ class Tracker:
             "synthdp.run": record.run,
             "synthdp.version": __version__,
             "dataset": record.dataset,
-            "gate": "open",
-            "mlflow.source.name": "synthdp release",
+            **({"gate": "open"} if record.kind == "release" else {}),
+            "mlflow.source.name": f"synthdp {record.kind}",
             "mlflow.source.type": "LOCAL",
             "mlflow.user": user,
         }
@@ -460,7 +466,8 @@ class Tracker:
 
     def _name(self, status: Status) -> str:
         record = self._record
-        return run_name(record.dataset, self._params["epsilon"], record.verdict, status)
+        named = run_name(record.dataset, self._params["epsilon"], record.verdict, status)
+        return named if record.kind == "release" else named.replace("no verdict", record.kind)
 
     def _log(self, what: str, log: Callable[[], object]) -> None:
         """Call `log`, unless the store is lost; a failure becomes a warning. A Ctrl-C passes

@@ -13,24 +13,22 @@ import pandas as pd
 import pytest
 
 from benchmarks import ablation
-from benchmarks.ablation_attack import difference
 from benchmarks.ablation_cells import (
     ADULT_GROUPS,
     GRAPHS,
     ROOT,
     Cell,
     adult,
-    plan_of,
     release_of,
-    without_privacy,
 )
 from benchmarks.adult_protocol import MODELS, score
+from synthdp.audit.shadow_models import plan_at, without_privacy
 from synthdp.data.domain import Domain
 from synthdp.errors import SpecError
 from synthdp.graph.causal import CausalGraph
 from synthdp.model.fit import measure
 from synthdp.privacy.session import Rehearsal
-from synthdp_attacks.statistics import Interval
+from synthdp_attacks.statistics import Interval, difference
 
 pytestmark = pytest.mark.check
 
@@ -77,7 +75,7 @@ def test_wrong_graphs_of_two_runs_differ(domain: Domain) -> None:
 @pytest.mark.parametrize("graph", ["given", "learned"])
 @pytest.mark.parametrize("tables", ["one-way", "pairs"])
 def test_every_cell_at_epsilon_one_spends_that(graph: str, tables: str, domain: Domain) -> None:
-    plan = plan_of(
+    plan = plan_at(
         release_of(adult(), Cell(graph=graph, tables=tables), rows=ROWS, seed=0), domain, 1.0
     )
     assert 0.99 < plan.epsilon_spent <= 1
@@ -91,7 +89,7 @@ def test_pairs_that_no_choice_of_rows_uses_are_refused() -> None:
 
 
 def test_without_privacy_tables_are_exact_and_no_session_takes_the_plan(domain: Domain) -> None:
-    plan = plan_of(release_of(adult(), Cell(epsilon=math.inf), rows=ROWS, seed=0), domain, math.inf)
+    plan = plan_at(release_of(adult(), Cell(epsilon=math.inf), rows=ROWS, seed=0), domain, math.inf)
     codes = np.stack(
         [np.random.default_rng(0).integers(0, size, ROWS) for size in domain.sizes], axis=1
     ).astype(np.uint16)
@@ -105,7 +103,7 @@ def test_without_privacy_tables_are_exact_and_no_session_takes_the_plan(domain: 
 
 
 def test_without_privacy_training_differs_in_noise_and_clip_alone(domain: Domain) -> None:
-    plan = plan_of(release_of(adult(), Cell(), rows=ROWS, seed=0), domain, 1.0)
+    plan = plan_at(release_of(adult(), Cell(), rows=ROWS, seed=0), domain, 1.0)
     private, plain = (p.train for p in (plan, without_privacy(plan)))
     assert private is not None and plain is not None
     assert plain.noise < 1e-3 < private.noise

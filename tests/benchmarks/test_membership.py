@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from benchmarks import membership
-from benchmarks.membership_cells import SURVEY_NODES, TABLES, Cell, Learner, cells, setting
+from benchmarks.membership_cells import SURVEY_NODES, TABLES, Cell, cells, setting
 from benchmarks.membership_text import effect, effects, findings, page
 from synthdp_attacks import WhiteBox
 
@@ -49,7 +49,6 @@ def test_every_cell_spends_its_epsilon_and_keeps_the_papers_setting() -> None:
         )
         made = own.shadow.spec
         assert len(own.rows) == 1000 and made.synthesizer.batch == 100 and not made.sampling.rake
-        assert isinstance(own.trainer, Learner) == (cell.graph == "learned")
         assert (own.shadow.plan.find("graph: pairs") is not None) == (cell.graph == "learned")
     assert [c.name for c in cells(["synthetic"])][:2] == [
         "synthetic-none-dp",
@@ -61,7 +60,7 @@ def test_every_cell_spends_its_epsilon_and_keeps_the_papers_setting() -> None:
 @pytest.mark.slow
 def test_a_learner_learns_from_its_rows_and_shows_all_it_releases() -> None:
     own = setting(Cell("synthetic", "learned", 1.0), rows=60, steps=2)
-    released = own.trainer(own.rows, seed_sequence=np.random.SeedSequence(1))
+    released = own.shadow(own.rows, seed_sequence=np.random.SeedSequence(1))
     assert isinstance(released, WhiteBox) and set(released.scores) == {"elbo", "tables"}
     assert all(np.isfinite(score(own.rows[0])) for score in released.scores.values())
 

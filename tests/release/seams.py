@@ -223,11 +223,14 @@ def played(spec: ReleaseSpec) -> dict[str, Any]:
         coins=lambda name: np.random.default_rng(0), models_of=lambda *_: Path()
     )
     shadow: Any = SimpleNamespace(epsilon=1.0, delta=0.0, profile=())
+
+    def trainer_of(spec: ReleaseSpec, domain: Domain, *_: Any, **__: Any) -> Any:
+        return SimpleNamespace(spec=spec, domain=domain, plan=shadow, identity="")
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(membership, "plan_for", lambda *_: shadow)
-        patch.setattr(membership, "game_text", lambda *_: "")
         patch.setattr(membership.AttackFolder, "open", lambda _: folder)
-        patch.setattr(membership, "ShadowTrainer", lambda spec, *_, **__: spec)
+        patch.setattr(membership, "ShadowTrainer", trainer_of)
         patch.setattr(membership, "Public", lambda _: None)
         patch.setattr(membership, "isolated_targets", lambda *_: [0])
         rows, trainer, named = heard(
@@ -244,7 +247,7 @@ def played(spec: ReleaseSpec) -> dict[str, Any]:
         )
     return {
         "rows": len(rows),
-        "steps": trainer.synthesizer.steps,
+        "steps": trainer.spec.synthesizer.steps,
         "pairs": named["pairs"],
         "relation": named["threat"].relation,
         "runner": named["fleet"].runner,

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
+from synthdp.errors import SpecError
 from synthdp.graph.formats import read_graph
 from synthdp.privacy import accounting
 from synthdp.privacy.events.kinds import event_from_json
@@ -204,6 +205,21 @@ def test_orient_spends_the_graphs_share_on_one_pair(
     assert 0.5 <= told["probability"] <= 1 and 9 < told["epsilon_spent"] <= 10
     assert tiny.kinds() == ["cap", "reserve", "charge", "settle"]
     assert not (graph_out / ".run").exists()
+
+
+@pytest.mark.parametrize("mode", ["learn", "validate"])
+def test_a_run_of_the_graph_alone_asks_for_no_other_share(
+    tiny: Tiny, modes: Mapping[str, Any], graph: Callable[..., Any], mode: str
+) -> None:
+    shares = {"measure": 0, "graph": 1, "train": 0}
+    tiny.write(graph=modes[mode]["graph"], privacy={"epsilon": 2.0, "shares": shares})
+    done = graph(mode, tiny.spec, "--json")
+    assert done.code == 0 and json.loads(done.out)["privacy"]["epsilon_planned"] > 1.9
+    with pytest.raises(SpecError, match="the model cannot be trained without a share"):
+        load_spec(tiny.spec)  # a release does
+    none = {"measure": 0.2, "graph": 0, "train": 0.8}
+    tiny.write(graph=modes[mode]["graph"], privacy={"shares": none})
+    assert "looks at the data and needs a share" in graph(mode, tiny.spec).err
 
 
 def test_another_mode_is_refused_and_nothing_is_spent(tiny: Tiny, synthdp: Any) -> None:

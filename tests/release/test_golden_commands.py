@@ -33,6 +33,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "track": (),
     "attack": ("attack out",),
     "audit": ("audit spec.yaml --replay --simulated",),
+    "study": ("study spec.yaml --epsilons x",),
     "init": (
         "init table.csv --no-ask --out draft.yaml --force",
         "init --builtin pain1000 --out pain.yaml --force",

@@ -15,7 +15,6 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from benchmarks.ablation_cells import without_privacy
 from synthdp.audit.folder import TABLE_RELEASES, table_releases
 from synthdp.audit.membership import WHITE_BOX, two_worlds
 from synthdp.audit.shadow_models import (
@@ -24,6 +23,7 @@ from synthdp.audit.shadow_models import (
     fitted_shadows,
     released_scores,
     shadow_spec,
+    without_privacy,
 )
 from synthdp.data import builtin
 from synthdp.data.domain import Domain
