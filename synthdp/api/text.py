@@ -59,6 +59,11 @@ def plan_text(facts: Mapping[str, Any]) -> str:
         " for measuring, fitting and sampling",
         *quality_lines(facts["quality"]),
         *map(estimand_line, facts.get("estimands", ())),
+        *([say_of_plan("played")] if facts.get("estimands") else ()),
+        *(
+            say_of_plan("reach", goal=facts["reach"], told=e)
+            for e in facts.get("reach", {}).get("estimands", ())
+        ),
         *(() if "rehearsal" in facts else (say_of_plan("rehearse"),)),
         *facts.get("notes", ()),
         *(f"warning: {w}" for w in facts.get("warnings", ())),
@@ -113,7 +118,7 @@ def _estimands_part(figures: Sequence[Mapping[str, Any]]) -> list[object]:
 
 
 def estimand_line(expected: Mapping[str, Any]) -> str:
-    """How far noise will move an estimand, or its first coefficients, in words."""
+    """How wide intervals of an estimand, or of its first figures, will be, in words."""
     return say_of_plan("estimand", expected=expected, most=8)
 
 

@@ -28,10 +28,8 @@ from synthdp.inference.regression import about_regression, regression_figures
 from synthdp.inference.words import POPULATION, clamped, counted, figure_lines, figures_text, whom
 from synthdp.model import estimands as sums_of_kind
 from synthdp.model.estimands import EffectSums, QuestionSums, design_of, estimand_name, sums_of
-from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms import sums as noisy
-from synthdp.privacy.mechanisms.marginals import NoisyMarginals
-from synthdp.privacy.mechanisms.sums import Bounded, NoisyProducts, NoisySums, StratumSums, Sums
+from synthdp.privacy.mechanisms.sums import Bounded, NoisyProducts, NoisySums, Sums
 from synthdp.privacy.table import Table
 from synthdp.spec.expressions.query import Query, parse_query
 from synthdp.spec.load.loader import load_spec
@@ -188,8 +186,6 @@ def bundle_estimands(bundle: Path) -> tuple[EstimandResult, ...]:
 
 Told = tuple[tuple[Figure, ...], Iterable[str]]
 """Figures, and what they are of, in sentences."""
-Noise = dict[str, Any]
-"""What a plan forecasts of an estimand, in plain JSON."""
 
 
 class EstimandKind(ABC, Generic[_E]):
@@ -217,15 +213,6 @@ class EstimandKind(ABC, Generic[_E]):
     def figures(self, spec: ReleaseSpec, domain: Domain, asked: _E, sums: Any, rows: Rows) -> Told:
         """Its figures from its released sums over `rows`."""
 
-    @abstractmethod
-    def forecast(self, spec: ReleaseSpec, asked: _E, planned: Any) -> Noise:
-        """The `noise` by which the planned mechanism will move it, one standard deviation.
-
-        Rows are taken to be spread evenly over arms and strata, and numbers to lie at an end of
-        their clip, where noise in the number of rows counts most: in most tables the noise moves a
-        mean by less.
-        """
-
 
 class TableKind(EstimandKind[TableEstimand]):
     """A contingency table: its noise is that of a cell, in rows."""
@@ -239,9 +226,6 @@ class TableKind(EstimandKind[TableEstimand]):
         self, spec: ReleaseSpec, domain: Domain, asked: TableEstimand, sums: None, rows: Rows
     ) -> Told:
         return (), ["a noisy table of marginals.json: `synthdp answer` has its shares and means"]
-
-    def forecast(self, spec: ReleaseSpec, asked: TableEstimand, planned: NoisyMarginals) -> Noise:
-        return {"noise": float(planned.sigma)}
 
 
 class QuestionKind(EstimandKind[AskedEstimand]):
@@ -281,22 +265,6 @@ class QuestionKind(EstimandKind[AskedEstimand]):
             about.append(clamped(number))
         return stratum_figures(query, sums, number, rows, groups), about
 
-    def forecast(self, spec: ReleaseSpec, asked: AskedEstimand, planned: StratumSums) -> Noise:
-        query, sigma = parse_query(asked.ask, spec.columns), planned.sigma
-        levels = planned.shape[-1] if query.statistic == "quantile" else 1
-        each = expected_fit_rows(spec) / (math.prod(planned.shape[1:]) // levels)
-        if query.statistic == "quantile":
-            low, high = number_bounds(spec.columns[query.column or ""])
-            noise = sigma * math.sqrt(levels * query.p * (1 - query.p)) / each * (high - low)
-        elif query.statistic == "mean":
-            half = 1.0 if planned.number is None else planned.number.half
-            noise = half * math.sqrt(2) * sigma / each
-        elif query.statistic == "share":
-            noise = sigma / each  # of p near 0 or 1; less between
-        else:
-            noise = sigma * spec.dataset.rows.value / expected_fit_rows(spec)
-        return {"noise": noise}
-
 
 class EffectKind(EstimandKind[EffectEstimand]):
     """An average effect, by the g-formula."""
@@ -335,18 +303,9 @@ class EffectKind(EstimandKind[EffectEstimand]):
         yield from counted(spec, ())
         yield clamped(number)
 
-    def forecast(self, spec: ReleaseSpec, asked: EffectEstimand, planned: StratumSums) -> Noise:
-        strata = math.prod(planned.shape[1:])
-        each = expected_fit_rows(spec) / strata
-        half = 1.0 if planned.number is None else planned.number.half
-        # Two arms of each / 2 rows, each a ratio of two noisy sums; strata average out.
-        return {"noise": half * 2 * planned.sigma / (each / 2) / math.sqrt(strata)}
-
 
 class RegressionKind(EstimandKind[RegressionEstimand]):
-    """A linear regression. Of its forecast, `terms` has the noise of each coefficient in the
-    outcome's unit, none where no figure is expected, and `noise` is the largest.
-    """
+    """A linear regression."""
 
     figures_are = "coefficient"
 
@@ -371,20 +330,6 @@ class RegressionKind(EstimandKind[RegressionEstimand]):
         design = design_of(spec, domain, asked)
         about = about_regression(spec, domain, asked, design)
         return regression_figures(design, sums, rows), about
-
-    def forecast(
-        self, spec: ReleaseSpec, asked: RegressionEstimand, planned: noisy.ProductSums
-    ) -> Noise:
-        design = design_of(spec, planned.domain, asked)
-        each_row = design.expected(planned.domain, square=1 / 3)
-        expected = NoisyProducts(expected_fit_rows(spec) * each_row, planned.sigma)
-        terms = {
-            str(f.group): (float(f.of_rows[1]) - float(f.of_rows[0])) / (2 * Z)
-            for f in regression_figures(design, expected, Rows())
-            if f.of_rows is not None
-        }
-        noise = {"noise": max(terms.values(), default=None)}
-        return noise | {"terms": terms} if terms else noise
 
 
 ESTIMAND_KINDS: dict[str, EstimandKind[Any]] = {
