@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -22,7 +22,7 @@ from synthdp.data.domain import Domain
 from synthdp.errors import VerifyError
 from synthdp.files import check_sums, parse_json, read_text
 from synthdp.inference import figures as of_cells
-from synthdp.inference.figures import Cuts, Figure, Rows, Z
+from synthdp.inference.figures import Cuts, Figure, Quadratic, Rows, Z
 from synthdp.inference.least_squares import SETTINGS, Functionals
 from synthdp.inference.regression import about_regression, regression_figures
 from synthdp.inference.words import POPULATION, clamped, counted, figure_lines, figures_text, whom
@@ -42,6 +42,8 @@ from synthdp.spec.model import (
     TableEstimand,
 )
 from synthdp.spec.model.evaluation import Clip, number_bounds
+
+OVERLAP = "where both groups overlap"
 
 Floats = npt.NDArray[np.float64]
 _E = TypeVar("_E")
@@ -286,7 +288,10 @@ class EffectKind(EstimandKind[EffectEstimand]):
     ) -> Told:
         number = EffectSums().mechanism(spec, domain, asked, 1.0).number
         assert number is not None
-        return (effect_figure(sums, number, rows),), self._about(spec, asked, number)
+        figures = [effect_figure(sums, number, rows)]
+        if sums.counts[0].size > 1:
+            figures.append(overlap_figure(sums, number, rows))
+        return tuple(figures), self._about(spec, asked, number)
 
     def _about(self, spec: ReleaseSpec, asked: EffectEstimand, number: Bounded) -> Iterator[str]:
         adjusted, note = sums_of_kind.effect_adjustment(spec, asked)
@@ -300,6 +305,12 @@ class EffectKind(EstimandKind[EffectEstimand]):
         if spec.columns[asked.outcome].missing:
             yield f"rows that lack {asked.outcome} are left out"
         yield f"averaged over the rows of both groups; {POPULATION}"
+        if adjusted:
+            yield (
+                f"{OVERLAP}: each stratum of n1 treated and n0 others weighs n1 n0 / (n1 + n0), so"
+                " that strata that have hardly any of one group hardly count; its rows are those of"
+                " strata that are half treated and weigh as much"
+            )
         yield from counted(spec, ())
         yield clamped(number)
 
@@ -422,6 +433,60 @@ def effect_figure(sums: NoisySums, number: Bounded, rows: Rows) -> Figure:
         for variance in (noise + rows.per_unit * sampling, noise)
     )
     return Figure(None, about, effect, both, of_rows).in_unit(number.half, 0.0)
+
+
+def overlap_figure(sums: NoisySums, number: Bounded, rows: Rows) -> Figure:
+    """The effect of the first arm against the second where both arms overlap (ATO).
+
+    psi = A / B, A = sum_z h_z (n_0z S_1z - n_1z S_0z), B = sum_z h_z n_1z n_0z, with h_z = 1 / n_z:
+    strata weigh n_1z n_0z / n_z, and no arm is divided by. Where n_z is not clear of its noise h_z
+    is that of the least that is. The interval is that of the ratio; products of two noises are
+    taken from its variance, which sums of squares count twice.
+    """
+    n, total, squares = (part.reshape(2, -1) for part in (sums.counts, sums.sums, sums.squares))
+    size, sigma, kept = n.sum(0), sums.sigma, 1 - rows.holdout
+    least = SETTINGS.certain * math.sqrt(2) * sigma
+    h, clear = 1 / np.maximum(size, least), size > least
+    differences, both_arms = n[1] * total[0] - n[0] * total[1], n[0] * n[1]
+    a, b = float(h @ differences), float(h @ both_arms)
+    by_size = h**2 * clear  # of h_z
+    by_sums = np.concatenate([h * n[1], -h * n[0]])
+    of_a = np.concatenate(
+        [by_sums, *(h * s - by_size * differences for s in (-total[1], total[0]))]
+    )
+    of_b = np.concatenate([0 * by_sums, *(h * k - by_size * both_arms for k in (n[1], n[0]))])
+    twice = sigma**4 * float(h @ h)
+    noise = Quadratic(
+        max(sigma**2 * float(of_a @ of_a) - 2 * twice, 0.0),
+        sigma**2 * float(of_a @ of_b),
+        max(sigma**2 * float(of_b @ of_b) - twice, 0.0),
+    )
+    about, refused = (
+        max(0.0, 4 * b) / kept,
+        of_cells.too_few(OVERLAP, 4 * b / kept, 16 * noise.dd, rows),
+    )
+    if size.mean() < SETTINGS.fewest:
+        why = f"fewer than {SETTINGS.fewest:,.0f} rows in an average stratum"
+        return replace(refused, refused=why)
+    if not of_cells.certain(4 * b, 16 * noise.dd):
+        return refused
+    effect = a / b
+    # Of rows less their stratum's mean, the treated ones' less the effect, too.
+    mean = (total.sum(0) - effect * n[0]) * h
+    spread = [
+        np.maximum(n[1 - arm] ** 2 - sigma**2, 0.0)
+        * (squares[arm] - 2 * centre * total[arm] + centre**2 * n[arm])
+        for arm, centre in enumerate((mean + effect, mean))
+    ]
+    freedom = np.maximum(size, 2) / (np.maximum(size, 2) - 1)
+    sampling = rows.per_unit * max(float((h**2 * freedom) @ (spread[0] + spread[1])), 0.0)
+    both, of_rows = (
+        of_cells.ratio_interval(a, b, noise.plus(Quadratic(extra, 0.0, 0.0)))
+        for extra in (sampling, 0.0)
+    )
+    if both is None or of_rows is None:
+        return refused
+    return Figure(OVERLAP, about, effect, both, of_rows).in_unit(number.half, 0.0)
 
 
 def quantile_figures(

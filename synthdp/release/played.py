@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain, islice
@@ -57,18 +57,27 @@ def played_estimands(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan) -> li
     and `refused`, the probability that no figure of it is told, with `why`; `likely_refused` says
     whether a release would then not pay for it.
 
-    `figures` has each one's `group`, and of the plays that tell it `half_width`, the median of half
-    of the 95% interval, with the sampling of rows, and `noise`, the standard deviation of the noise
-    alone. A contingency table has the noise of a cell, in rows, and is never refused.
+    `figures` has each one's `group`, `refused` and `why`, and of the plays that tell it
+    `half_width`, the median of half of the 95% interval, with the sampling of rows, and `noise`,
+    the standard deviation of the noise alone. A contingency table has the noise of a cell, in rows,
+    and is never refused.
     """
     found = []
     for i, estimand in enumerate(spec.estimands):
         name = estimand_name(i)
-        told = {"name": name, "text": clipped_text(spec, estimand)}
+        told: dict[str, Any] = {"name": name, "text": clipped_text(spec, estimand)}
         told["statistic"] = ESTIMAND_KINDS[estimand.kind].statistic(spec, estimand)
         if estimand.table:
             noise = plan.estimands[name].sigma  # type: ignore[attr-defined]
-            figures = [{"group": None, "refused": 0.0, "half_width": None, "noise": float(noise)}]
+            figures = [
+                {
+                    "group": None,
+                    "refused": 0.0,
+                    "why": None,
+                    "half_width": None,
+                    "noise": float(noise),
+                }
+            ]
             told |= {"refused": 0.0, "likely_refused": False, "why": None}
             found.append(told | {"figures": figures})
         else:
@@ -149,16 +158,20 @@ def _told(plays: Sequence[tuple[Figure, ...]]) -> dict[str, Any]:
             {
                 "group": same[0].group,
                 "refused": 1 - len(answered) / len(plays),
+                "why": _commonest(f.refused for f in same),
                 "half_width": half,
                 "noise": None if noise is None else noise / Z,
             }
         )
     refused = [all(f.interval is None for f in figures) for figures in plays]
-    reasons = Counter(f.refused for f in chain(*plays) if f.refused)
-    why = reasons.most_common(1)[0][0] if reasons else None
-    share = sum(refused) / len(plays)
+    why, share = _commonest(f.refused for f in chain(*plays)), sum(refused) / len(plays)
     told = {"refused": share, "likely_refused": share > ASSUMED.likely, "why": why}
     return told | {"figures": figures}
+
+
+def _commonest(reasons: Iterable[str | None]) -> str | None:
+    counted = Counter(filter(None, reasons)).most_common(1)
+    return counted[0][0] if counted else None
 
 
 def _half(ends: tuple[Any, Any]) -> float:
@@ -203,7 +216,8 @@ class StandIn:
         law[given] = [known[label] for label in column.labels if label in known]
         if given.any() and not given.all():
             law[~given] *= max(0.0, 1 - law[given].sum()) / law[~given].sum()
-        return law / law.sum()
+        scaled: Probabilities = law / law.sum()
+        return scaled
 
     def _products(self, mechanism: ProductSums, rng: np.random.Generator) -> Iterator[Sums]:
         """Tables of at most `pool` rows stand for all of them, and each for some plays."""
@@ -274,9 +288,8 @@ class StandIn:
         if not effect:
             return n, mean, variance
         p = np.multiply.outer(n, reduce(np.multiply.outer, laws, np.ones(())))
-        tail = (1,) * len(laws)
-        wide = (np.broadcast_to(m.reshape(-1, *tail), p.shape) for m in (mean, variance))
-        return p, *wide
+        each = (-1, *(1,) * len(laws))
+        return p, mean.reshape(each) + 0 * p, variance.reshape(each) + 0 * p
 
     def _lifted(self, own: StratumSums, n: Floats, laws: Sequence[Floats]) -> Floats:
         """Shares of strata where no arm has next to no rows, unless shares are declared."""

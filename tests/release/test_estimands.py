@@ -215,8 +215,8 @@ def test_an_estimand_that_is_likely_refused_is_paid_for_only_if_told(
 ) -> None:
     asked = {"kind": "effect", "treated": "smoker", "outcome": "visits", "adjust": ["sex", "grade"]}
     tiny.write(
-        table(600),
-        **CHANGES | {"estimands": [asked], "dataset": {"rows": {"kind": "public", "value": 600}}},
+        table(150),
+        **CHANGES | {"estimands": [asked], "dataset": {"rows": {"kind": "public", "value": 150}}},
     )
     told = synthdp("release", tiny.spec, "--out", tiny.out)
     assert told.code and "likely to be paid for and refused" in told.err
