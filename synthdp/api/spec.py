@@ -102,7 +102,13 @@ class Spec:
         return cls(with_lists(_yaml(content), path=NO_FILE, folder=Path(folder)), path=path)
 
     @extra_named()
-    def plan(self, *, what_if: Sequence[float] = (), rehearse: bool = False) -> BudgetPlan:
+    def plan(
+        self,
+        *,
+        what_if: Sequence[float] = (),
+        rehearse: bool = False,
+        half_width: float | None = None,
+    ) -> BudgetPlan:
         """Every spend that a release of this spec would make; reads no rows and spends nothing.
 
         Args:
@@ -111,6 +117,8 @@ class Spec:
             rehearse: run a release on simulated rows, without a ledger, and tell in
                 `BudgetPlan.rehearsal` how good its answers and its table are; takes as long as
                 training does.
+            half_width: tell in `facts["reach"]` with which epsilon, or share of estimands, the 95%
+                intervals of estimands are that wide to either side.
 
         Raises:
             OutputError: an epsilon that no spec may have.
@@ -126,10 +134,14 @@ class Spec:
         from synthdp.ledger.connect import balance_of, check_affordable
 
         check_affordable(self.content, balance_of(self.content, self.path))
-        return self.planned(what_if, rehearse=rehearse)[0]
+        return self.planned(what_if, rehearse=rehearse, half_width=half_width)[0]
 
     def planned(
-        self, what_if: Sequence[float] = (), *, rehearse: bool = False
+        self,
+        what_if: Sequence[float] = (),
+        *,
+        rehearse: bool = False,
+        half_width: float | None = None,
     ) -> tuple[BudgetPlan, Balance]:
         """The plan, whether or not the ledger allows it, and what the ledger says.
 
@@ -153,6 +165,11 @@ class Spec:
             epsilons = [float(epsilon) for epsilon in what_if]
             with stage("what if"):
                 facts |= {"what_if": at_epsilons(self.text, epsilons)}
+        if half_width is not None:
+            from synthdp.release.what_if import reaching
+
+            reached = reaching(self.text, spec, half_width)
+            facts |= {"reach": {"half_width": half_width, "estimands": reached}}
         if rehearse:
             from synthdp.release.rehearse import rehearse as on_simulated_rows
 
@@ -199,6 +216,7 @@ class Spec:
         out: str | Path | None = None,
         force: bool = False,
         attack: Literal["now", "later"] = "now",
+        accept_refusals: bool = False,
     ) -> Release:
         """Run the release: measure, train, sample, write the bundle, and judge it.
 
@@ -214,9 +232,11 @@ class Spec:
                 the working folder as it is now.
             force: replace a bundle that is there, or drop an interrupted run.
             attack: "later" puts the declared attack off; `synthdp.attack` runs it.
+            accept_refusals: pay for estimands also where they are likely to be refused.
 
         Raises:
-            BudgetError: the ledger does not allow it. Nothing was spent.
+            BudgetError: the ledger does not allow it, or an estimand is likely to be refused.
+                Nothing was spent.
             DataError: the rows do not fit the spec. A note on the error says what was spent.
             GateError: a gate failed. The budget is spent and there is no bundle.
             OutputError: `out` cannot be used, or the extra `release` is not installed.
@@ -233,7 +253,8 @@ class Spec:
 
         # Both paths are absolute: the working folder may change while the run lasts.
         given = {"text": spec.text, "out": target.absolute(), **_sealed(df)}
-        return Release.of_outcome(release(spec.path, force=force, attack=attack, **given))
+        told = {"force": force, "attack": attack, "accept_refusals": accept_refusals}
+        return Release.of_outcome(release(spec.path, **told, **given))
 
     def of_dataframe(self) -> Spec:
         """The same spec with rows that are given from Python."""

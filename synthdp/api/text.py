@@ -60,6 +60,11 @@ def plan_text(facts: Mapping[str, Any]) -> str:
         " for measuring, fitting and sampling",
         *quality_lines(facts["quality"]),
         *map(estimand_line, facts.get("estimands", ())),
+        *([say_of_plan("played")] if facts.get("estimands") else ()),
+        *(
+            say_of_plan("reach", goal=facts["reach"], told=e)
+            for e in facts.get("reach", {}).get("estimands", ())
+        ),
         *(() if "rehearsal" in facts else (say_of_plan("rehearse"),)),
         *facts.get("notes", ()),
         *_rows_of_one_part(facts.get("rows_of_one", ())),
@@ -134,7 +139,7 @@ def _estimands_part(figures: Sequence[Mapping[str, Any]]) -> list[object]:
 
 
 def estimand_line(expected: Mapping[str, Any]) -> str:
-    """How far noise will move an estimand, or its first coefficients, in words."""
+    """How wide intervals of an estimand, or of its first figures, will be, in words."""
     return say_of_plan("estimand", expected=expected, most=8)
 
 

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -33,6 +35,14 @@ def plan(
             " them.",
         ),
     ] = False,
+    goal: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            help="What would reach it, such as 'half-width 1.5': the epsilon, or the share of"
+            " estimands, with which 95% intervals are that wide to either side.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show every spend, the ledger before and after, and the expected cost and quality; reads no
@@ -42,9 +52,10 @@ def plan(
     from synthdp.ledger.connect import check_affordable
 
     epsilons = [] if what_if is None else _epsilons(what_if, "--what-if")
+    half_width = None if goal is None else _half_width(goal)
     loaded = Spec.load(spec)
     with working():
-        planned, balance = loaded.planned(epsilons, rehearse=rehearse)
+        planned, balance = loaded.planned(epsilons, rehearse=rehearse, half_width=half_width)
     show(planned, as_json=as_json)
     check_affordable(loaded.content, balance)
 
@@ -66,6 +77,24 @@ def _epsilons(listed: str, option: str) -> list[float]:
         ) from None
     check(epsilons)
     return epsilons
+
+
+def _half_width(goal: str) -> float:
+    """The number of a goal.
+
+    Raises:
+        OutputError: it is none that can be planned for.
+    """
+    from synthdp.errors import OutputError
+
+    what, _, size = goal.strip().partition(" ")
+    with suppress(ValueError):
+        if what == "half-width" and 0 < float(size) < math.inf:
+            return float(size)
+    raise OutputError(
+        f"--for {goal!r} is no goal",
+        hint='write it like --for "half-width 1.5", in the unit of the estimands',
+    )
 
 
 def budget(
@@ -130,13 +159,22 @@ def release(
         Literal["now", "later"],
         typer.Option("--attack", help="Run the declared attack now, or later by `synthdp attack`."),
     ] = "now",
+    accept_refusals: Annotated[
+        bool,
+        typer.Option(
+            "--accept-refusals",
+            help="Pay for estimands also where they are likely to be refused (see `plan`).",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run a release: measure, train, sample, write the bundle, and judge it."""
     from synthdp.release import run
 
     with working():
-        outcome = run.release(spec, out=out, force=force, attack=attack)
+        outcome = run.release(
+            spec, out=out, force=force, attack=attack, accept_refusals=accept_refusals
+        )
     _finish(outcome, as_json)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -23,16 +23,14 @@ from synthdp.data.domain import Domain
 from synthdp.errors import VerifyError
 from synthdp.files import check_sums, parse_json, read_text
 from synthdp.inference import figures as of_cells
-from synthdp.inference.figures import Cuts, Figure, Rows, Z
+from synthdp.inference.figures import Cuts, Figure, Quadratic, Rows, Z
 from synthdp.inference.least_squares import SETTINGS, Functionals
 from synthdp.inference.regression import about_regression, regression_figures
 from synthdp.inference.words import POPULATION, clamped, counted, figure_lines, figures_text, whom
 from synthdp.model import estimands as sums_of_kind
 from synthdp.model.estimands import EffectSums, QuestionSums, design_of, estimand_name, sums_of
-from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms import sums as noisy
-from synthdp.privacy.mechanisms.marginals import NoisyMarginals
-from synthdp.privacy.mechanisms.sums import Bounded, NoisyProducts, NoisySums, StratumSums, Sums
+from synthdp.privacy.mechanisms.sums import Bounded, NoisyProducts, NoisySums, Sums
 from synthdp.privacy.table import Table
 from synthdp.spec.expressions.query import Query, parse_query
 from synthdp.spec.load.loader import load_spec
@@ -45,6 +43,8 @@ from synthdp.spec.model import (
     TableEstimand,
 )
 from synthdp.spec.model.evaluation import Clip, number_bounds
+
+OVERLAP = "where both groups overlap"
 
 Floats = npt.NDArray[np.float64]
 _E = TypeVar("_E")
@@ -189,8 +189,6 @@ def bundle_estimands(bundle: Path) -> tuple[EstimandResult, ...]:
 
 Told = tuple[tuple[Figure, ...], Iterable[str]]
 """Figures, and what they are of, in sentences."""
-Noise = dict[str, Any]
-"""What a plan forecasts of an estimand, in plain JSON."""
 
 
 class EstimandKind(ABC, Generic[_E]):
@@ -218,15 +216,6 @@ class EstimandKind(ABC, Generic[_E]):
     def figures(self, spec: ReleaseSpec, domain: Domain, asked: _E, sums: Any, rows: Rows) -> Told:
         """Its figures from its released sums over `rows`."""
 
-    @abstractmethod
-    def forecast(self, spec: ReleaseSpec, asked: _E, planned: Any) -> Noise:
-        """The `noise` by which the planned mechanism will move it, one standard deviation.
-
-        Rows are taken to be spread evenly over arms and strata, and numbers to lie at an end of
-        their clip, where noise in the number of rows counts most: in most tables the noise moves a
-        mean by less.
-        """
-
 
 class TableKind(EstimandKind[TableEstimand]):
     """A contingency table: its noise is that of a cell, in rows."""
@@ -240,9 +229,6 @@ class TableKind(EstimandKind[TableEstimand]):
         self, spec: ReleaseSpec, domain: Domain, asked: TableEstimand, sums: None, rows: Rows
     ) -> Told:
         return (), ["a noisy table of marginals.json: `synthdp answer` has its shares and means"]
-
-    def forecast(self, spec: ReleaseSpec, asked: TableEstimand, planned: NoisyMarginals) -> Noise:
-        return {"noise": float(planned.sigma)}
 
 
 class QuestionKind(EstimandKind[AskedEstimand]):
@@ -283,22 +269,6 @@ class QuestionKind(EstimandKind[AskedEstimand]):
             about.append(clamped(number))
         return stratum_figures(query, sums, number, rows, groups), about
 
-    def forecast(self, spec: ReleaseSpec, asked: AskedEstimand, planned: StratumSums) -> Noise:
-        query, sigma = parse_query(asked.ask, spec.columns), planned.sigma
-        levels = planned.shape[-1] if query.statistic == "quantile" else 1
-        each = expected_fit_rows(spec) / (math.prod(planned.shape[1:]) // levels)
-        if query.statistic == "quantile":
-            low, high = number_bounds(spec.columns[query.column or ""])
-            noise = sigma * math.sqrt(levels * query.p * (1 - query.p)) / each * (high - low)
-        elif query.statistic == "mean":
-            half = 1.0 if planned.number is None else planned.number.half
-            noise = half * math.sqrt(2) * sigma / each
-        elif query.statistic == "share":
-            noise = sigma / each  # of p near 0 or 1; less between
-        else:
-            noise = sigma * spec.dataset.rows.value / expected_fit_rows(spec)
-        return {"noise": noise}
-
 
 class EffectKind(EstimandKind[EffectEstimand]):
     """An average effect, by the g-formula."""
@@ -320,7 +290,10 @@ class EffectKind(EstimandKind[EffectEstimand]):
     ) -> Told:
         number = EffectSums().mechanism(spec, domain, asked, 1.0).number
         assert number is not None
-        return (effect_figure(sums, number, rows),), self._about(spec, asked, number)
+        figures = [effect_figure(sums, number, rows)]
+        if sums.counts[0].size > 1:
+            figures.append(overlap_figure(sums, number, rows))
+        return tuple(figures), self._about(spec, asked, number)
 
     def _about(self, spec: ReleaseSpec, asked: EffectEstimand, number: Bounded) -> Iterator[str]:
         adjusted, note = sums_of_kind.effect_adjustment(spec, asked)
@@ -334,21 +307,18 @@ class EffectKind(EstimandKind[EffectEstimand]):
         if spec.columns[asked.outcome].missing:
             yield f"rows that lack {asked.outcome} are left out"
         yield f"averaged over the rows of both groups; {POPULATION}"
+        if adjusted:
+            yield (
+                f"{OVERLAP}: each stratum of n1 treated and n0 others weighs n1 n0 / (n1 + n0), so"
+                " that strata that have hardly any of one group hardly count; its rows are those of"
+                " strata that are half treated and weigh as much"
+            )
         yield from counted(spec, ())
         yield clamped(number)
 
-    def forecast(self, spec: ReleaseSpec, asked: EffectEstimand, planned: StratumSums) -> Noise:
-        strata = math.prod(planned.shape[1:])
-        each = expected_fit_rows(spec) / strata
-        half = 1.0 if planned.number is None else planned.number.half
-        # Two arms of each / 2 rows, each a ratio of two noisy sums; strata average out.
-        return {"noise": half * 2 * planned.sigma / (each / 2) / math.sqrt(strata)}
-
 
 class RegressionKind(EstimandKind[RegressionEstimand]):
-    """A linear regression. Of its forecast, `terms` has the noise of each coefficient in the
-    outcome's unit, none where no figure is expected, and `noise` is the largest.
-    """
+    """A linear regression."""
 
     figures_are = "coefficient"
 
@@ -373,20 +343,6 @@ class RegressionKind(EstimandKind[RegressionEstimand]):
         design = design_of(spec, domain, asked)
         about = about_regression(spec, domain, asked, design)
         return regression_figures(design, sums, rows), about
-
-    def forecast(
-        self, spec: ReleaseSpec, asked: RegressionEstimand, planned: noisy.ProductSums
-    ) -> Noise:
-        design = design_of(spec, planned.domain, asked)
-        each_row = design.expected(planned.domain, square=1 / 3)
-        expected = NoisyProducts(expected_fit_rows(spec) * each_row, planned.sigma)
-        terms = {
-            str(f.group): (float(f.of_rows[1]) - float(f.of_rows[0])) / (2 * Z)
-            for f in regression_figures(design, expected, Rows())
-            if f.of_rows is not None
-        }
-        noise = {"noise": max(terms.values(), default=None)}
-        return noise | {"terms": terms} if terms else noise
 
 
 ESTIMAND_KINDS: dict[str, EstimandKind[Any]] = {
@@ -479,6 +435,60 @@ def effect_figure(sums: NoisySums, number: Bounded, rows: Rows) -> Figure:
         for variance in (noise + rows.per_unit * sampling, noise)
     )
     return Figure(None, about, effect, both, of_rows).in_unit(number.half, 0.0)
+
+
+def overlap_figure(sums: NoisySums, number: Bounded, rows: Rows) -> Figure:
+    """The effect of the first arm against the second where both arms overlap (ATO).
+
+    psi = A / B, A = sum_z h_z (n_0z S_1z - n_1z S_0z), B = sum_z h_z n_1z n_0z, with h_z = 1 / n_z:
+    strata weigh n_1z n_0z / n_z, and no arm is divided by. Where n_z is not clear of its noise h_z
+    is that of the least that is. The interval is that of the ratio; products of two noises are
+    taken from its variance, which sums of squares count twice.
+    """
+    n, total, squares = (part.reshape(2, -1) for part in (sums.counts, sums.sums, sums.squares))
+    size, sigma, kept = n.sum(0), sums.sigma, 1 - rows.holdout
+    least = SETTINGS.certain * math.sqrt(2) * sigma
+    h, clear = 1 / np.maximum(size, least), size > least
+    differences, both_arms = n[1] * total[0] - n[0] * total[1], n[0] * n[1]
+    a, b = float(h @ differences), float(h @ both_arms)
+    by_size = h**2 * clear  # of h_z
+    by_sums = np.concatenate([h * n[1], -h * n[0]])
+    of_a = np.concatenate(
+        [by_sums, *(h * s - by_size * differences for s in (-total[1], total[0]))]
+    )
+    of_b = np.concatenate([0 * by_sums, *(h * k - by_size * both_arms for k in (n[1], n[0]))])
+    twice = sigma**4 * float(h @ h)
+    noise = Quadratic(
+        max(sigma**2 * float(of_a @ of_a) - 2 * twice, 0.0),
+        sigma**2 * float(of_a @ of_b),
+        max(sigma**2 * float(of_b @ of_b) - twice, 0.0),
+    )
+    about, refused = (
+        max(0.0, 4 * b) / kept,
+        of_cells.too_few(OVERLAP, 4 * b / kept, 16 * noise.dd, rows),
+    )
+    if size.mean() < SETTINGS.fewest:
+        why = f"fewer than {SETTINGS.fewest:,.0f} rows in an average stratum"
+        return replace(refused, refused=why)
+    if not of_cells.certain(4 * b, 16 * noise.dd):
+        return refused
+    effect = a / b
+    # Of rows less their stratum's mean, the treated ones' less the effect, too.
+    mean = (total.sum(0) - effect * n[0]) * h
+    spread = [
+        np.maximum(n[1 - arm] ** 2 - sigma**2, 0.0)
+        * (squares[arm] - 2 * centre * total[arm] + centre**2 * n[arm])
+        for arm, centre in enumerate((mean + effect, mean))
+    ]
+    freedom = np.maximum(size, 2) / (np.maximum(size, 2) - 1)
+    sampling = rows.per_unit * max(float((h**2 * freedom) @ (spread[0] + spread[1])), 0.0)
+    both, of_rows = (
+        of_cells.ratio_interval(a, b, noise.plus(Quadratic(extra, 0.0, 0.0)))
+        for extra in (sampling, 0.0)
+    )
+    if both is None or of_rows is None:
+        return refused
+    return Figure(OVERLAP, about, effect, both, of_rows).in_unit(number.half, 0.0)
 
 
 def quantile_figures(

@@ -35,8 +35,6 @@ from synthdp.graph.margins import (
 )
 from synthdp.graph.predict import ALL, CHOSEN, possible_pairs
 from synthdp.graph.tables import NoisyTables
-from synthdp.inference.estimands import ESTIMAND_KINDS, clipped_text
-from synthdp.model.estimands import estimand_name
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
 from synthdp.privacy.mechanisms.pair_screen import PairScreen
@@ -64,6 +62,13 @@ class Forecast:
             rarely tight.
         other_levels: share of a number's spikes and missing level in its stand-in law.
         room: part of a gate's room below which the noise of its score is small.
+        plays: stand-in tables on which an estimand is played, fewer where it has many figures:
+            `played_figures` together.
+        pool: stand-in rows that laws of strata and of products are taken from.
+        treated: share of rows of a rare arm, where nothing is declared of it.
+        uneven: standard deviation of the log odds of treatment between strata.
+        common: share of the variance of a regression's terms that they have in common.
+        likely: probability of a refusal above which a release does not pay for an estimand.
     """
 
     hidden: float = 2.0
@@ -78,6 +83,13 @@ class Forecast:
     bell_width: float = 0.15
     other_levels: float = 0.2
     room: float = 0.5
+    plays: int = 100
+    played_figures: int = 3000
+    pool: int = 8000
+    treated: float = 0.1
+    uneven: float = 0.6
+    common: float = 0.3
+    likely: float = 0.5
 
 
 ASSUMED = Forecast()
@@ -425,29 +437,6 @@ def _most_levels(tests: GraphTests, most: int, rows: float) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if seen(middle) else (low, middle)
     return low
-
-
-# --- estimands ---
-#
-# Rows are taken to be spread evenly over arms and strata, and numbers to lie at an end of their
-# clip, where noise in the number of rows counts most: in most tables the noise moves a mean by
-# less.
-
-
-def expected_estimands(spec: ReleaseSpec, plan: ReleasePlan) -> list[dict[str, Any]]:
-    """For each estimand its `name`, `text` with its clip, `statistic`, and `noise`: one standard
-    deviation.
-
-    A contingency table has the noise of its cells, in rows. A regression has `terms`, the noise of
-    each coefficient in the outcome's unit, and `noise` is the largest.
-    """
-    found = []
-    for i, estimand in enumerate(spec.estimands):
-        kind, name = ESTIMAND_KINDS[estimand.kind], estimand_name(i)
-        told = {"name": name, "text": clipped_text(spec, estimand)}
-        told["statistic"] = kind.statistic(spec, estimand)
-        found.append(told | kind.forecast(spec, estimand, plan.estimands[name]))
-    return found
 
 
 # --- gates ---

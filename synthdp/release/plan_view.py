@@ -44,16 +44,18 @@ def plan_facts(
         BudgetError: the accountant cannot resolve the spec's budget.
         SpecError: no row of the domain fulfils a constraint.
     """
-    from synthdp.release.expectations import expected_estimands, gate_warnings
+    from synthdp.data.domain import Domain
+    from synthdp.release.expectations import gate_warnings
+    from synthdp.release.played import played_estimands
 
     plan = _plan(spec)
     quality, power = _quality(spec, plan), None
     if spec.attacks.membership.enabled:
         from synthdp.audit.folder import attack_power
-        from synthdp.data.domain import Domain
 
         power = attack_power(spec, Domain.from_spec(spec.columns), plan)
     rows, cap = spec.sampling.rows or spec.dataset.rows.value, balance.cap_epsilon
+    estimands = played_estimands(spec, Domain.from_spec(spec.columns), plan)
     drawn = say_of_plan("many_rows", rows=rows)
     return _planned_spends(plan) | {
         "dataset": spec.dataset.id,
@@ -64,7 +66,7 @@ def plan_facts(
         },
         "expected": _expected(spec, plan),
         "quality": quality.to_json(),
-        "estimands": expected_estimands(spec, plan),
+        "estimands": estimands,
         "attack": power.to_json() if power else None,
         "rows_of_one": _rows_of_one(spec),
         "notes": [*_engine(spec, plan), *_notes(spec), *([str(power)] if power else [])],
@@ -74,6 +76,7 @@ def plan_facts(
             *((drawn,) if spec.sampling.rows is None and rows > 50_000_000 else ()),
             *quality.warnings,
             *gate_warnings(spec, plan, quality.tv1),
+            *(say_of_plan("estimand_refused", told=e) for e in estimands if e["likely_refused"]),
         ],
     }
 

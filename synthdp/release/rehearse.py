@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any
 
@@ -34,11 +34,11 @@ from synthdp.model.planning import plan_for
 from synthdp.model.sampling import sample
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.privacy.mechanisms.sums import SQUARE, NoisyProducts, Sums
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
 from synthdp.privacy.table import Table
 from synthdp.progress import advance, unheard
+from synthdp.release.played import with_noise
 from synthdp.release.tracked import graph_figures
 from synthdp.spec.expressions.parsed import quoted
 from synthdp.spec.expressions.query import parse_query
@@ -188,7 +188,7 @@ def rehearsed_estimands(
         estimand_results(
             spec,
             domain,
-            {name: _noisy(sums, sigmas[name], rng) for name, sums in exact.items()},
+            {name: with_noise(sums, sigmas[name], rng) for name, sums in exact.items()},
             Rows(per_unit=per_unit),
         )
         for _ in range(100)
@@ -199,19 +199,6 @@ def rehearsed_estimands(
         for i, truth in enumerate(truths)
         for at, figure in enumerate(truth.figures)
     ]
-
-
-def _noisy(sums: Sums, sigma: float, rng: np.random.Generator) -> Sums:
-    """Exact sums with noise as it will be, but for its rounding."""
-    if isinstance(sums, NoisyProducts):
-        return NoisyProducts(sums.sums + rng.normal(0, sigma, sums.sums.shape), sigma)
-    return replace(
-        sums,
-        counts=sums.counts + rng.normal(0, sigma, sums.counts.shape),
-        sums=sums.sums + rng.normal(0, sigma, sums.sums.shape),
-        squares=sums.squares + rng.normal(0, sigma / SQUARE, sums.squares.shape),
-        sigma=sigma,
-    )
 
 
 def _judged_estimand(truth: Figure, drawn: Sequence[Figure]) -> dict[str, Any]:

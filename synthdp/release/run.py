@@ -56,6 +56,7 @@ from synthdp.release.job import (
 )
 from synthdp.release.judge import Judge, Judgement, refused_report
 from synthdp.release.open_session import dropped_if_unpaid, open_session
+from synthdp.release.played import check_answered
 from synthdp.release.tracked import record_judgement, record_publication, record_refusal
 from synthdp.spec.checks.checks import traps
 from synthdp.spec.load.loader import own_text, parse_spec
@@ -71,6 +72,7 @@ def release(
     text: str | None = None,
     given: Private[pd.DataFrame] | None = None,
     attack: afterwards.AttackWhen = "now",
+    accept_refusals: bool = False,
 ) -> ReleaseOutcome:
     """Run the spec at `spec_path` into `out`.
 
@@ -78,7 +80,8 @@ def release(
 
     `text` is the spec's, where no file holds it; `spec_path` then only names the folder that its
     paths start from. `given` holds the rows of a source of kind `dataframe`. With `attack` "later"
-    the declared attack waits for `run_attack`.
+    the declared attack waits for `run_attack`. With `accept_refusals` estimands are paid for that
+    are likely to be refused.
 
     Raises:
         SynthdpError: any mistake that the user can mend; nothing is spent before the data was found
@@ -98,6 +101,8 @@ def release(
             check_device(spec)
             check_cluster(spec)
             plan = plan_for(spec, domain)
+            if spec.estimands and not accept_refusals:
+                check_answered(spec, domain, plan)
             audit = public_audit(out, plan)
             check_simulated(spec.gates, audit)
             check_target(out / "bundle", force=force)

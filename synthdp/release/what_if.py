@@ -5,7 +5,8 @@ No row is read, nothing is spent, and the ledger is not asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from synthdp.data.domain import Domain
@@ -17,6 +18,7 @@ from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMargina
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.progress import advance
 from synthdp.release.expectations import NONE_SEEN, expected_quality
+from synthdp.release.played import noise_for, played_estimands
 from synthdp.spec.load.loader import with_epsilon
 from synthdp.spec.load.wording import up
 from synthdp.spec.model import ReleaseSpec
@@ -31,8 +33,8 @@ def what_if(text: str, epsilons: Sequence[float]) -> list[dict[str, Any]]:
     who knows every other row says rightly whether one unit was in the table, where either is as
     likely; `noise`, the least and the most of each purpose's tables; `noise_multipliers` of tables
     that are chosen later: k of them have noise of that times the root of k; `training`, its steps
-    and noise multipliers; and `quality`, as `ExpectedQuality` has it. What the spec leaves out is
-    filled in for each epsilon.
+    and noise multipliers; `quality`, as `ExpectedQuality` has it; and `estimands`, as they are
+    played. What the spec leaves out is filled in for each epsilon.
 
     Raises:
         OutputError: epsilons that no spec may have, or too many of them.
@@ -84,7 +86,64 @@ def _at(spec: ReleaseSpec) -> dict[str, Any]:
             for purpose, sgd in trained
         ],
         "quality": expected_quality(spec, domain, plan).to_json(),
+        "estimands": played_estimands(spec, domain, plan),
     }
+
+
+def reaching(text: str, spec: ReleaseSpec, half_width: float) -> list[dict[str, Any]]:
+    """What would make half of each estimand's widest 95% interval `half_width` at most, in plain
+    JSON: its `name`, `text`, whether the plan has `reached` it, the `least` half width of the rows
+    without noise, the `epsilon` with the same shares, and the `share` of estimands at the same
+    epsilon; None where there is none. A contingency table has no intervals, and is left out.
+
+    `text` is that of the `spec`. Stand-in rows are played (`release.played`).
+    """
+    domain = Domain.from_spec(spec.columns)
+    plan, found = plan_for(spec, domain), list[dict[str, Any]]()
+    for told, estimand in zip(played_estimands(spec, domain, plan), spec.estimands, strict=True):
+        planned: Any = plan.estimands[told["name"]]
+        if estimand.table:
+            continue
+        factor, least = noise_for(spec, domain, estimand, planned, half_width)
+        said = {"name": told["name"], "text": told["text"], "least": least}
+        said |= {"reached": factor is not None and factor >= 1, "epsilon": None, "share": None}
+        if factor is not None and factor < 1:
+            wanted, share = factor * planned.sigma, spec.privacy.shares.estimands
+            ways: list[tuple[str, float, float, Callable[[float], ReleaseSpec]]] = [
+                ("epsilon", spec.privacy.epsilon, 100.0, lambda e: with_epsilon(text, e)),
+                ("share", share, 0.95, lambda s: _with_share(spec, s)),
+            ]
+            for what, now, most, changed in ways:
+                said[what] = _at_noise(told["name"], wanted, now / factor, most, changed)
+        found.append(said)
+    return found
+
+
+def _at_noise(
+    name: str, wanted: float, value: float, most: float, changed: Callable[[float], ReleaseSpec]
+) -> float | None:
+    """The least value, to two digits, with which an estimand has the noise `wanted` or less."""
+    for _ in range(4):  # noise goes nearly by 1 / value
+        if value > most:
+            return None
+        spec = changed(value)
+        try:
+            planned: Any = plan_for(spec, Domain.from_spec(spec.columns)).estimands[name]
+        except BudgetError:
+            return None
+        value *= planned.sigma / wanted
+    digit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return min(most, round(math.ceil(value / digit - 0.01) * digit, 10))
+
+
+def _with_share(spec: ReleaseSpec, share: float) -> ReleaseSpec:
+    """The spec with another share of estimands, which all others make room for."""
+    shares = spec.privacy.shares
+    room = (1 - share) / (1 - shares.estimands)
+    others = {n: x * room for n, x in shares.model_dump().items() if n != "estimands"}
+    shares = shares.model_copy(update={**others, "estimands": share})
+    privacy = spec.privacy.model_copy(update={"shares": shares})
+    return spec.model_copy(update={"privacy": privacy})
 
 
 def right_at_most(plan: ReleasePlan) -> float:
@@ -131,6 +190,12 @@ def _figures(option: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if quality["weakest_correlation"] is not None:
         weakest = quality["weakest_correlation"]
         yield "weakest correlation seen", "none" if weakest >= NONE_SEEN else f"{weakest:.2g}"
+    for told in option["estimands"]:
+        widths = [f["half_width"] for f in told["figures"] if f["half_width"] is not None]
+        if told["statistic"] != "table":  # whose noise stands above
+            wide = f"{max(widths):.2g}" if widths else "-"
+            yield f"estimand {told['name']}: 95% interval, ± at most", wide
+            yield f"estimand {told['name']}: refused, in plays", f"{told['refused']:.0%}"
     if quality["open_pairs"]:
         decidable = f"{quality['decidable_pairs']} of {quality['open_pairs']}"
         yield "pairs with a medium dependence that is seen", decidable

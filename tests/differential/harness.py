@@ -290,11 +290,13 @@ def _release(case: Case, table: Table, outcome: Outcome, patch: pytest.MonkeyPat
 
     patch.setattr(synthdp.release.run, "plan_for", plan_for)
     patch.setattr(synthdp.release.run, "release", release)
-    patch.setattr(sys, "argv", ["synthdp", "release", "spec.yaml", "--out", "out"])
+    patch.setattr(
+        sys, "argv", ["synthdp", "release", "spec.yaml", "--out", "out", "--accept-refusals"]
+    )
     code: object = 0
     try:
         if case.given:
-            Spec.load("spec.yaml").release(table, out="out")
+            Spec.load("spec.yaml").release(table, out="out", accept_refusals=True)
         else:
             main()
     except SystemExit as stop:

@@ -43,8 +43,8 @@ from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.release import afterwards, open_session
 from synthdp.release import judge as judging
-from synthdp.release.expectations import expected_estimands
 from synthdp.release.plan_view import _passes
+from synthdp.release.played import played_estimands
 from synthdp.spec.model import ReleaseSpec
 from synthdp.verify.reader import PlanLimits
 
@@ -336,9 +336,10 @@ def per_unit(spec: ReleaseSpec) -> int:
 
 
 def noises(spec: ReleaseSpec) -> dict[str, float]:
-    """The noise that `plan` tells of each estimand, over that of its sums."""
-    told = expected_estimands(spec, plan(spec))
-    return {t["statistic"]: t["noise"] / plan(spec).estimands[t["name"]].sigma for t in told}  # type: ignore[attr-defined]
+    """The half width that `plan` tells of each estimand, over the noise of its sums."""
+    told = played_estimands(spec, Domain.from_spec(spec.columns), plan(spec))
+    sigmas = {name: m.sigma for name, m in plan(spec).estimands.items()}  # type: ignore[attr-defined]
+    return {t["statistic"]: t["figures"][0]["half_width"] / sigmas[t["name"]] for t in told}
 
 
 def sums(spec: ReleaseSpec) -> Any:

@@ -210,6 +210,22 @@ def test_verify_misses_a_contingency_table(asked: Tiny) -> None:
     assert any("has no table of sex, smoker, grade" in p for p in problems(asked.bundle))
 
 
+def test_an_estimand_that_is_likely_refused_is_paid_for_only_if_told(
+    tiny: Tiny, synthdp: Any
+) -> None:
+    asked = {"kind": "effect", "treated": "smoker", "outcome": "visits", "adjust": ["sex", "grade"]}
+    tiny.write(
+        table(150),
+        **CHANGES | {"estimands": [asked], "dataset": {"rows": {"kind": "public", "value": 150}}},
+    )
+    told = synthdp("release", tiny.spec, "--out", tiny.out)
+    assert told.code and "likely to be paid for and refused" in told.err
+    assert "nothing was spent" in told.err and not tiny.bundle.exists()
+    tiny.release(accept_refusals=True)
+    (effect,) = Bundle(tiny.bundle).estimands
+    assert effect.figures[0].refused
+
+
 def test_a_clipped_mean_does_not_answer_for_the_whole_one(tiny: Tiny) -> None:
     """Nor does an attack on a few rows stop a release whose strata need many."""
     estimands = [
@@ -228,7 +244,7 @@ def test_a_clipped_mean_does_not_answer_for_the_whole_one(tiny: Tiny) -> None:
         estimands=estimands,
         attacks=attacked,
     )
-    tiny.release()
+    tiny.release(accept_refusals=True)
     assert verify_bundle(
         tiny.bundle
     ).ok  # nine charges, which is more than a spec without estimands has

@@ -165,11 +165,11 @@ def test_estimands_are_held_against_the_simulated_rows(tmp_path: Path, synthdp: 
 def test_an_estimand_with_more_noise_than_it_states_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    honest = rehearsed_estimands._noisy
+    honest = rehearsed_estimands.with_noise
 
     def louder(sums: Any, sigma: float, rng: Any) -> Any:
         return replace(honest(sums, 4 * sigma, rng), sigma=sigma)
 
-    monkeypatch.setattr(rehearsed_estimands, "_noisy", louder)
+    monkeypatch.setattr(rehearsed_estimands, "with_noise", louder)
     figures = rehearse(parse_spec(text_of(**ASKED), path="s"))["estimands"]
     assert all(f["covered"] < 0.75 for f in figures if f["text"] != "median(age)")  # of whole bins

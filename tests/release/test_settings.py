@@ -38,6 +38,7 @@ ONE_ROOM = {
     "Graph.undirected": "release/test_learned_directions.py",
     "Graph.unseen_causes": "release/test_unseen_causes.py",  # as a whole release
     "IdUnit.column": "privacy/test_source.py",
+    "Mapped.known_shares": "release/test_played.py",
     "Mapped.map": "spec/test_values_and_lists.py",
     "Mapped.values": "spec/test_values_and_lists.py",  # read: privacy/engines/tables.py
     "ParquetSource.levels_only": "privacy/test_source.py",

@@ -370,6 +370,23 @@ class Mapped(ColumnBase):
     map: Name | None = key(
         "the name of a map under `maps`, in place of `values`", "status", default=None
     )
+    known_shares: dict[Category, Annotated[Real, Field(ge=0, le=1)]] = key(
+        "what part of the rows some categories have, from a published source and never from the"
+        " rows: `plan` plays estimands by them",
+        {"positive": 0.1},
+        default={},
+    )
+
+    def mistakes(self) -> Iterator[tuple[str, str, str]]:
+        yield from super().mistakes()
+        if strange := [label for label in self.known_shares if label not in self.labels]:
+            message = f"a share of {strange[0]!r}, which is no category"
+            yield "known_shares", message, "list it under categories, or delete its share"
+        total, known = sum(self.known_shares.values()), len(self.known_shares)
+        whole = known == self.level_count
+        if total > 1 + 1e-6 or (whole and total < 0.99):
+            message = f"shares sum to {total:g}"
+            yield "known_shares", message, "they are parts of all rows: at most 1, all of them 1"
 
 
 class Labelled(Mapped):
