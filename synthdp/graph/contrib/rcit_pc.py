@@ -18,7 +18,7 @@ additive noise models.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -56,8 +56,9 @@ class RcitSettings:
     largest noise of an entry, as a share of a uniform column's variance, with which a basis of this
     degree is worth it; `max_terms`: most functions of a basis of higher degree; `deviations`: the
     declared norm lies so many standard deviations above the mean of uniform columns, and rows
-    beyond it are scaled down; `max_order`: largest conditioning set, and `collider_order` that of
-    the tests for v-structures; `margin`: effect below which a pair counts as independent.
+    beyond it are scaled down; `max_order`: largest conditioning set that separates without being
+    sharp, `max_sets`: most sets of one larger size that a pair is tested given, and
+    `collider_order`: largest set of the tests for v-structures; `margin`: effect below which a pair counts as independent.
 
     Of its tests: `tolerance`: residual correlation that each given column may leave where there is
     independence, since a regression of low degree may not remove all of the dependence, and
@@ -74,6 +75,7 @@ class RcitSettings:
     max_terms: int = 400
     deviations: float = 2.0
     max_order: int = 3
+    max_sets: int = 500
     collider_order: int = 2
     margin: float = 0.1
     tolerance: float = 0.05
@@ -97,7 +99,10 @@ def rcit_pc(
     def test(order: int, queries: Sequence[Query]) -> Sequence[Answer]:
         return tests.answer(queries, level=level, margin=SETTINGS.margin)
 
-    skeleton = pc.pc_skeleton(test, knowledge, max_order=SETTINGS.max_order, separates=explains)
+    most = len(knowledge.columns) - 2
+    skeleton = pc.pc_skeleton(
+        test, knowledge, max_order=most, separators=affordable_sets, separates=explains
+    )
     rank = {n: i for i, n in enumerate(knowledge.columns)}
     graph = oriented(
         knowledge,
@@ -118,16 +123,25 @@ def explains(answer: Answer, evidence: Sequence[pc.Test]) -> bool:
     """Whether an answer separates its pair.
 
     It must be not dependent, and either half of the marginal effect is gone or the test was sharp
-    enough to see that effect.
+    enough to see that effect. Given more than `max_order` columns it must have been sharp.
     """
     if answer.verdict == "dependent":
         return False
     marginal = evidence[0][1]
-    return (
-        answer is marginal
-        or answer.effect <= marginal.effect / 2
-        or answer.detectable <= marginal.effect
-    )
+    if answer is marginal or answer.detectable <= marginal.effect:
+        return True
+    few = any(len(given) <= SETTINGS.max_order for given, other in evidence if other is answer)
+    return few and answer.effect <= marginal.effect / 2
+
+
+def affordable_sets(
+    adjacency: Mapping[str, set[str]], pair: Pair, order: int, evidence: pc.Evidence
+) -> Iterable[tuple[str, ...]]:
+    """The textbook's sets; none of more than `max_order` columns where they are too many."""
+    near = [len(adjacency[end] - {*pair}) for end in pair]
+    if order > SETTINGS.max_order and sum(math.comb(n, order) for n in near) > SETTINGS.max_sets:
+        return ()
+    return pc.neighbours_of_either(adjacency, pair, order, evidence)
 
 
 def _colliders(
