@@ -218,7 +218,7 @@ def validation_text(found: ValidationReport) -> str:
         f"{kind}s: {', '.join(f'{n} {status}' for status, n in counts[kind].items())}"
         for kind in ("arrow", "independence")
     ]
-    told = validation_sentences(found.to_json(), len(found.graph.directed))
+    told = validation_sentences(found.to_json())
     return "\n".join([*head, *told, *_aligned(rows)])
 
 

@@ -2,13 +2,13 @@
 
 A DAG implies that columns without a link are independent given some set of others. `implications`
 lists one such claim per absent pair, and one dependence claim per arrow; `required_tables` lists
-the tables that test them. Both use the graph and the public domain alone, so they are fixed before
-any row is read.
+the tables that test them, and `untested` what is left out, and why. All use the graph and the
+public domain alone, so they are fixed before any row is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
@@ -72,8 +72,16 @@ class Implication:
         return claim + (f" given {', '.join(self.given)}" if self.given else "")
 
 
+@dataclass(frozen=True)
+class Untested:
+    """A claim that no test is made of, and why."""
+
+    claim: Implication
+    reason: str
+
+
 def implications(
-    graph: CausalGraph, domain: Domain, *, max_cells: int = SETTINGS.max_cells
+    graph: CausalGraph, domain: Domain, *, max_cells: float = SETTINGS.max_cells
 ) -> tuple[Implication, ...]:
     """Every claim whose tables have at most `max_cells` each.
 
@@ -82,15 +90,39 @@ def implications(
     latent common cause claim nothing.
     """
     silent = _silent_pairs(graph)
-    shown = [(a, b) for a, b in graph.directed if frozenset((a, b)) not in silent]
-    causes = {b: graph.parents(b) for _, b in shown}
-    claims = [Implication(a, b, tuple(p for p in causes[b] if p != a), "arrow") for a, b in shown]
-    claims += _independences(graph, domain)
+    shown = [arrow for arrow in _arrows(graph) if frozenset((arrow.x, arrow.y)) not in silent]
+    claims = (*shown, *_independences(graph, domain))
     return tuple(claim for claim in claims if _fits(claim, domain, max_cells))
 
 
+def untested(
+    graph: CausalGraph,
+    domain: Domain,
+    tested: Collection[Implication],
+    *,
+    max_cells: float = SETTINGS.max_cells,
+) -> tuple[Untested, ...]:
+    """The arrows and independences of `graph` that are not among `tested`, arrows first.
+
+    `max_cells` of a table as for `implications`.
+    """
+    inside = {frozenset(p) for names in graph.groups.values() for p in combinations(names, 2)}
+    silent, known = _silent_pairs(graph), set(tested)
+    found = []
+    for claim in (*_arrows(graph), *_independences(graph, domain)):
+        pair = frozenset((claim.x, claim.y))
+        reason = f"more than {SETTINGS.max_tables:,} tables in all"
+        if pair in silent:
+            reason = "within a group" if pair in inside else "an unseen cause of both"
+        elif not _fits(claim, domain, max_cells):
+            reason = f"a table of more than {max_cells:,} cells"
+        if claim not in known:
+            found.append(Untested(claim, reason))
+    return tuple(found)
+
+
 def claimed(
-    graph: CausalGraph, claim: Implication, domain: Domain, *, max_cells: int = SETTINGS.max_cells
+    graph: CausalGraph, claim: Implication, domain: Domain, *, max_cells: float = SETTINGS.max_cells
 ) -> bool:
     """Whether the graph makes this claim, given any set that separates the two columns."""
     names = (claim.x, claim.y, *claim.given)
@@ -119,8 +151,15 @@ def required_tables(
     return tuple(tuple(n for n in domain.names if n in columns) for columns in kept)
 
 
-def _fits(claim: Implication, domain: Domain, max_cells: int) -> bool:
+def _fits(claim: Implication, domain: Domain, max_cells: float) -> bool:
     return all(domain.cells(columns) <= max_cells for columns in claim.tables)
+
+
+def _arrows(graph: CausalGraph) -> list[Implication]:
+    causes = {effect: graph.parents(effect) for _, effect in graph.directed}
+    return [
+        Implication(a, b, tuple(p for p in causes[b] if p != a), "arrow") for a, b in graph.directed
+    ]
 
 
 def _independences(graph: CausalGraph, domain: Domain) -> list[Implication]:

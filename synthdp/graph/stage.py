@@ -64,8 +64,9 @@ def rounds(
     Raises:
         SynthdpError: more pairs are open than may be measured, or screened by counts alone.
     """
-    if settings.mode == "learn":
-        spends = algorithm_named(settings.algorithm).spends(settings, domain, rows)
+    algorithm = algorithm_named(settings.algorithm)
+    if settings.mode == "learn" or (settings.mode == "validate" and algorithm.tests):
+        spends = algorithm.spends(settings, domain, rows)
         if counts_only and SCREEN in spends:
             raise SynthdpError(
                 "graph: so many pairs of columns are open that a screen chooses some, which looks"
@@ -104,7 +105,14 @@ def find_graph(
     collector = _TableCollector(releaser)
     if settings.mode == "validate":
         given = CausalGraph.from_spec(settings, domain.names)
-        report = validated(collector, given, domain, level=settings.level, known=known)
+        tests, level = algorithm_named(settings.algorithm).tests, settings.level
+        report = (
+            validated(collector, given, domain, level=level, known=known)
+            if tests is None
+            else tests(collector, domain).map(
+                lambda t: validation.judged(given, t, domain=domain, level=level)
+            )
+        )
         judged = report.map(lambda r: r.apply(settings.on_refuted))
         return GraphResult(judged.value, report, judged, collector.tables)
     if settings.mode == "learn":

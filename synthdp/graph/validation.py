@@ -12,16 +12,20 @@ do all findings that an effect is negligible (Bonferroni over all claims [derive
 claims is public, each is tested at its part of the level, and the probability of any error is at
 most the sum of all]).
 
-There are two rounds. The first measures tables for every claim. The second measures the
+Tables test claims in two rounds. The first measures tables for every claim. The second measures the
 independences that look worst again (`doubtful`, `rejudge`): they are few, so their tables have
 little noise. In the first round an effect must stand out only enough to be selected.
 
 Independences are tested for average partial association. Dependence whose direction changes from
 stratum to stratum, so that it cancels, does not refute one.
+
+Where `graph.algorithm` searches by one released value that answers any query (`judged`), every
+claim is tested on it, given however many columns.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -32,7 +36,15 @@ from synthdp.data.domain import Domain
 from synthdp.errors import GateError
 from synthdp.graph.causal import CausalGraph, Provenance
 from synthdp.graph.ci_tests.chi_square import Answer, Query
-from synthdp.graph.implications import SETTINGS, ClaimKind, Implication, implications
+from synthdp.graph.discovery.skeleton import QueryTests
+from synthdp.graph.implications import (
+    SETTINGS,
+    ClaimKind,
+    Implication,
+    Untested,
+    implications,
+    untested,
+)
 from synthdp.graph.knowledge import Pair
 from synthdp.graph.tables import NoisyTables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
@@ -56,8 +68,7 @@ class ClaimEvidence:
         """JSON object."""
         answer = self.answer.to_json()
         del answer["verdict"]
-        claim = asdict(self.claim) | {"given": list(self.claim.given)}
-        return {**claim, "status": self.status, **answer}
+        return {**_plain(self.claim), "status": self.status, **answer}
 
 
 class GraphRefuted(GateError):
@@ -66,7 +77,7 @@ class GraphRefuted(GateError):
     def __init__(self, report: ValidationReport) -> None:
         self.report = report
         super().__init__(
-            "the given graph is refuted by the noisy tables:"
+            "the given graph is refuted by noisy data:"
             f" {'; '.join(str(f.claim) for f in report.refuted)}",
             hint=(
                 "correct graph.edges, or say graph.on_refuted: flag to release with the refuted"
@@ -77,12 +88,13 @@ class GraphRefuted(GateError):
 
 @dataclass(frozen=True)
 class ValidationReport:
-    """Findings on every tested claim, at the family-wise `level`."""
+    """Findings on every tested claim, at the family-wise `level`, and the claims that are not."""
 
     graph: CausalGraph
     level: float
     negligible: float
     findings: tuple[ClaimEvidence, ...]
+    untested: tuple[Untested, ...] = ()
 
     @property
     def refuted(self) -> tuple[ClaimEvidence, ...]:
@@ -121,7 +133,12 @@ class ValidationReport:
             "negligible_effect": self.negligible,
             "counts": self.counts(),
             "findings": [f.to_json() for f in self.findings],
+            "untested": [_plain(u.claim) | {"reason": u.reason} for u in self.untested],
         }
+
+
+def _plain(claim: Implication) -> dict[str, Any]:
+    return asdict(claim) | {"given": list(claim.given)}
 
 
 def doubtful(report: ValidationReport) -> tuple[Implication, ...]:
@@ -167,7 +184,23 @@ def validate(
     possible = implications(graph, domain, max_cells=max_cells)
     claims = [claim for claim in possible if measured.issuperset(claim.tables)]
     findings = _test(released, claims, level=level / max(len(claims), 1), margin=negligible)
-    return ValidationReport(graph, level, negligible, tuple(findings[c] for c in claims))
+    left = untested(graph, domain, claims, max_cells=max_cells)
+    return ValidationReport(graph, level, negligible, tuple(findings[c] for c in claims), left)
+
+
+def judged(
+    graph: CausalGraph, tests: QueryTests, *, domain: Domain, level: float
+) -> ValidationReport:
+    """Judge every claim of `graph` by `tests`, which need no table."""
+    claims = implications(graph, domain, max_cells=math.inf)
+    answers = tests.answer(
+        [(c.x, c.y, c.given) for c in claims],
+        level=level / max(len(claims), 1),
+        margin=tests.negligible,
+    )
+    left = untested(graph, domain, claims, max_cells=math.inf)
+    found = tuple(map(_evidence, claims, answers))
+    return ValidationReport(graph, level, tests.negligible, found, left)
 
 
 def _test(
@@ -185,45 +218,51 @@ def _test(
     answers = tables.answer([queries[c] for c in arrows], level=level, margin=margin)
     asked = [queries[c] for c in others]
     answers += tables.average_partial(asked, level=level, margin=margin)
-    found = {}
-    for claim, answer in zip(arrows + others, answers, strict=True):
-        agrees = (claim.kind == "arrow") == (answer.verdict == "dependent")
-        status: Status = "supported" if agrees else "refuted"
-        status = "undecided" if answer.verdict == "undecided" else status
-        found[claim] = ClaimEvidence(claim, status, answer)
-    return found
+    return dict(zip(arrows + others, map(_evidence, arrows + others, answers), strict=True))
+
+
+def _evidence(claim: Implication, answer: Answer) -> ClaimEvidence:
+    agrees = (claim.kind == "arrow") == (answer.verdict == "dependent")
+    status: Status = "supported" if agrees else "refuted"
+    return ClaimEvidence(claim, "undecided" if answer.verdict == "undecided" else status, answer)
 
 
 ADVICE = "more rows, fewer levels or a larger shares.graph exclude more"
 
 
-def validation_sentences(validation: Mapping[str, Any], arrows: int) -> list[str]:
-    """What a reader can act on, of `ValidationReport.to_json()` for a graph of so many arrows.
+def validation_sentences(validation: Mapping[str, Any]) -> list[str]:
+    """What a reader can act on, of `ValidationReport.to_json()`.
 
     >>> found = {"kind": "arrow", "x": "a", "y": "b", "given": [], "status": "supported"}
-    >>> validation_sentences({"findings": [found]}, arrows=1)
+    >>> validation_sentences({"findings": [found], "untested": []})
     ['no claim was refuted']
     """
     findings: Sequence[Mapping[str, Any]] = validation["findings"]
     refuted = [f for f in findings if f["status"] == "refuted"]
     independences = [f for f in findings if f["kind"] == "independence"]
-    tested = len(findings) - len(independences)
     sentences = ["no claim was refuted"]
     if refuted:
-        first = sorted(refuted, key=lambda f: f["p_value"])[:3]
-        more = f", and {len(refuted) - 3} more" if len(refuted) > 3 else ""
         missing = any(f["kind"] == "independence" for f in refuted)
         advice = ": each independence wants an arrow or a common cause more" if missing else ""
-        sentences = [f"refuted: {'; '.join(map(claim_text, first))}{more}{advice}"]
-    if tested < arrows:
+        worst = sorted(refuted, key=lambda f: f["p_value"])
+        sentences = [f"refuted: {_first(worst)}{advice}"]
+    untested: Sequence[Mapping[str, Any]] = validation["untested"]
+    for kind, reason in dict.fromkeys((u["kind"], u["reason"]) for u in untested):
+        left = [u for u in untested if (u["kind"], u["reason"]) == (kind, reason)]
+        of = sum(f["kind"] == kind for f in (*findings, *untested))
+        were = "was" if len(left) == 1 else "were"
         sentences.append(
-            f"{arrows - tested} of {arrows} arrows were not tested: they are within a group, or"
-            " their tables have too many cells"
+            f"{len(left)} of {of} {kind}s {were} not tested ({reason}): {_first(left)}"
         )
     undecided = [f for f in independences if f["status"] == "undecided"]
     if undecided:
         sentences.append(_undecided(undecided, len(independences)))
     return sentences
+
+
+def _first(claims: Sequence[Mapping[str, Any]], most: int = 3) -> str:
+    more = f", and {len(claims) - most} more" if len(claims) > most else ""
+    return "; ".join(map(claim_text, claims[:most])) + more
 
 
 def claim_text(finding: Mapping[str, Any]) -> str:

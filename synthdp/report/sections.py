@@ -283,7 +283,7 @@ def graph_section(view: GraphView | None) -> Section:
             ", ".join(f"{n} {status}" for status, n in view.validation["counts"][kind].items())
             for kind in ("arrow", "independence")
         ]
-        sentences = validation_sentences(view.validation, len(view.edges))
+        sentences = validation_sentences(view.validation)
         told = [s[0].upper() + s[1:] for s in sentences]
     sentence = say(
         "graph",
@@ -326,7 +326,7 @@ def finding_tables(validation: Mapping[str, Any] | None) -> list[ReportTable]:
     tables = []
     for kind, claims in {"arrow": "Arrows", "independence": "Implied independences"}.items():
         rows = (_finding_row(finding) for finding in findings if finding["kind"] == kind)
-        tables.append(ReportTable.of(f"{claims}, held against noisy tables", rows).cut(200))
+        tables.append(ReportTable.of(f"{claims}, held against noisy data", rows).cut(200))
     return tables
 
 

@@ -32,6 +32,7 @@ from synthdp.bundle.table_files import (
 from synthdp.data.domain import Domain
 from synthdp.evaluate.dp_scores import dp_scores_of, headline
 from synthdp.graph.causal import CausalGraph
+from synthdp.graph.discovery import algorithm_named
 from synthdp.graph.implications import SETTINGS as VALIDATION
 from synthdp.graph.implications import Implication, claimed
 from synthdp.graph.knowledge import Knowledge
@@ -251,13 +252,16 @@ def _validation_problems(stated: Any, graph: CausalGraph, reader: Reader) -> Ite
     given = CausalGraph.from_spec(settings, columns)
     claims = [Implication(f["x"], f["y"], tuple(f["given"]), f["kind"]) for f in stated["findings"]]
     kinds = [claim.kind for claim in claims]
-    known = all(kind in CLAIM_KINDS for kind in kinds)
+    left = [Implication(u["x"], u["y"], tuple(u["given"]), u["kind"]) for u in stated["untested"]]
+    known = all(kind in CLAIM_KINDS for kind in (*kinds, *(claim.kind for claim in left)))
     if not known or kinds.count("independence") > VALIDATION.max_tables:
         yield "graph.json: validation: holds more claims than are tested, or one of no kind"
         return
     domain = Domain.from_spec(reader.spec.columns)
-    distinct = len({frozenset((c.x, c.y)) for c in claims}) == len(claims)
-    if not distinct or not all(claimed(given, c, domain) for c in claims):
+    distinct = len({frozenset((c.x, c.y)) for c in (*claims, *left)}) == len(claims) + len(left)
+    by_tables = algorithm_named(settings.algorithm).tests is None
+    most = VALIDATION.max_cells if by_tables else math.inf
+    if not distinct or not all(claimed(given, c, domain, max_cells=most) for c in claims):
         yield (
             "graph.json: validation: holds a claim twice, or one that the spec's graph does not"
             " make"

@@ -43,6 +43,7 @@ MODES: Mapping[str, tuple[Sections, Mapping[str, float]]] = {
     "validate": ({"mode": "validate", "edges": EDGES}, TESTED),
     "validate, drop": ({"mode": "validate", "edges": EDGES, "on_refuted": "drop"}, TESTED),
     "validate, fail": ({"mode": "validate", "edges": EDGES, "on_refuted": "fail"}, TESTED),
+    "validate, rcit_pc": ({"mode": "validate", "edges": EDGES, "algorithm": "rcit_pc"}, TESTED),
     "learn": ({"mode": "learn", **LEARN}, TESTED),
     "learn, unseen causes": ({"mode": "learn", "unseen_causes": True}, TESTED),
     "learn, priv_pc": ({"mode": "learn", **LEARN, "algorithm": "priv_pc"}, TESTED),

@@ -182,6 +182,21 @@ def test_every_claimed_independence_is_implied(network: Network) -> None:
         assert sum(c.kind == "independence" for c in claims) == absent
 
 
+def test_what_is_not_tested_is_listed_with_its_reason(network: Network) -> None:
+    """And with what is tested that is every arrow and every absent pair."""
+    net = network("asia")
+    domain, true = net.domain(), net.graph()
+    graph = replace(true, groups={"g": ("tub", "asia")}, latent=(("smoke", "lung"),))
+    report = validate(graph, (), domain=domain, level=0.05)
+    assert not report.findings
+    why = {frozenset((u.claim.x, u.claim.y)): u.reason for u in report.untested}
+    assert why[frozenset(("asia", "tub"))] == "within a group"
+    assert why[frozenset(("smoke", "lung"))] == "an unseen cause of both"
+    assert len(why) == len(report.untested) == 8 * 7 / 2
+    small = {u.reason for u in validate(true, (), domain=domain, level=0.05, max_cells=3).untested}
+    assert small == {"a table of more than 3 cells"}
+
+
 def test_groups_and_latent_causes_claim_nothing(network: Network) -> None:
     net = network("cancer")
     free = CausalGraph(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -14,8 +15,8 @@ def finding(status: str, upper: float | None = 0.5, kind: str = "independence") 
     return claim | {"status": status, "effect_upper": upper, "p_value": 0.001}
 
 
-def words(*findings: dict[str, Any], arrows: int = 0) -> list[str]:
-    return validation_sentences({"findings": list(findings)}, arrows)
+def words(*findings: dict[str, Any], untested: Sequence[dict[str, Any]] = ()) -> list[str]:
+    return validation_sentences({"findings": list(findings), "untested": untested})
 
 
 def test_what_was_refuted_is_named_with_what_is_missing() -> None:
@@ -23,12 +24,17 @@ def test_what_was_refuted_is_named_with_what_is_missing() -> None:
         "refuted: a independent of b given c: each independence wants an arrow or a common cause"
         " more"
     ]
-    assert words(finding("refuted", kind="arrow"), arrows=1) == ["refuted: a -> b given c"]
+    assert words(finding("refuted", kind="arrow")) == ["refuted: a -> b given c"]
     assert words(*[finding("refuted")] * 5)[0].count("a independent") == 3
 
 
-def test_untested_arrows_are_counted() -> None:
-    assert words(finding("supported", kind="arrow"), arrows=3)[1].startswith("2 of 3 arrows")
+def test_untested_claims_are_counted_with_their_reason() -> None:
+    left = [{"kind": "arrow", "x": x, "y": "e", "given": [], "reason": "why"} for x in "abcd"]
+    left.append({"kind": "independence", "x": "f", "y": "g", "given": ["h"], "reason": "so"})
+    assert words(finding("supported", kind="arrow"), untested=left)[1:] == [
+        "4 of 5 arrows were not tested (why): a -> e; b -> e; c -> e, and 1 more",
+        "1 of 1 independences was not tested (so): f independent of g given h",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,7 @@ def test_no_graph_keeps_verify_busy(
             for k in ("arrow", "independence")
         },
         "findings": claims,
+        "untested": [],
     }
     (bundle / "graph.json").write_text(
         json.dumps(

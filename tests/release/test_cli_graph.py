@@ -187,7 +187,7 @@ def test_a_refuted_graph_exits_4_where_the_spec_says_fail(
     tiny.write(graph=asked, privacy=STRONG)
     done = graph("validate", tiny.spec)
     assert done.code == 4 and tiny.kinds()[-1] == "settle"
-    assert "refuted by the noisy tables: sex independent of smoker" in done.err
+    assert "refuted by noisy data: sex independent of smoker" in done.err
     assert "is spent, and another run pays again" in done.err
     told = json.loads((graph_out / "graph.json").read_text())["validation"]
     assert told["counts"]["independence"]["refuted"] >= 1

@@ -254,7 +254,7 @@ def test_a_refuted_graph_withholds_when_the_spec_says_so(tiny: Tiny, synthdp: An
         privacy={"shares": {"measure": 0.2, "graph": 0.5, "train": 0.3}},
     )
     done = synthdp("release", tiny.spec, "--out", tiny.out)
-    assert done.code == 4 and "refuted by the noisy tables: sex independent of smoker" in done.err
+    assert done.code == 4 and "refuted by noisy data: sex independent of smoker" in done.err
     assert "stays spent" in done.err and str(tiny.out / "internal" / "internal.html") in done.err
     assert not tiny.bundle.exists() and not (tiny.out / ".run").exists()
     assert tiny.kinds() == [

@@ -250,6 +250,7 @@ def test_refuted_claims_stand_in_the_card() -> None:
     none = {"supported": 0, "refuted": 0, "undecided": 0}
     validation = {
         "findings": [finding],
+        "untested": [],
         "counts": {"arrow": {**none, "refuted": 1, "supported": 2}, "independence": none},
     }
     html = render_public(public(graph=replace(public().graph, validation=validation)))

@@ -18,7 +18,7 @@ additive noise models.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -56,12 +56,15 @@ class RcitSettings:
     largest noise of an entry, as a share of a uniform column's variance, with which a basis of this
     degree is worth it; `max_terms`: most functions of a basis of higher degree; `deviations`: the
     declared norm lies so many standard deviations above the mean of uniform columns, and rows
-    beyond it are scaled down; `max_order`: largest conditioning set, and `collider_order` that of
-    the tests for v-structures; `margin`: effect below which a pair counts as independent.
+    beyond it are scaled down; `max_order`: largest conditioning set that separates without being
+    sharp, `max_sets`: most sets of one larger size that a pair is tested given, and
+    `collider_order`: largest set of the tests for v-structures; `margin`: effect below which a pair counts as independent.
 
     Of its tests: `tolerance`: residual correlation that each given column may leave where there is
     independence, since a regression of low degree may not remove all of the dependence, and
-    `max_tolerance`: the largest, however many columns are given; `many`: number of given columns
+    `max_tolerance`: the largest, however many columns are given; `bent`: share of what is explained
+    that is still left by a basis of degree 1 or 2, as a line explains 3 / pi of the variance of a
+    normal's ranks; `many`: number of given columns
     from which powers of the tested columns are left out; `min_residual`: share of a function's
     variance that is never explained, as what is left may be noise alone; `ridge`: of the
     regressions, in multiples of the noise's spectral norm; `batch`: queries answered at once.
@@ -72,10 +75,12 @@ class RcitSettings:
     max_terms: int = 400
     deviations: float = 2.0
     max_order: int = 3
+    max_sets: int = 500
     collider_order: int = 2
     margin: float = 0.1
     tolerance: float = 0.05
     max_tolerance: float = 0.15
+    bent: float = 1 - 3 / math.pi
     many: int = 4
     min_residual: float = 0.01
     ridge: float = 1.0
@@ -94,7 +99,10 @@ def rcit_pc(
     def test(order: int, queries: Sequence[Query]) -> Sequence[Answer]:
         return tests.answer(queries, level=level, margin=SETTINGS.margin)
 
-    skeleton = pc.pc_skeleton(test, knowledge, max_order=SETTINGS.max_order, separates=explains)
+    most = len(knowledge.columns) - 2
+    skeleton = pc.pc_skeleton(
+        test, knowledge, max_order=most, separators=affordable_sets, separates=explains
+    )
     rank = {n: i for i, n in enumerate(knowledge.columns)}
     graph = oriented(
         knowledge,
@@ -115,16 +123,25 @@ def explains(answer: Answer, evidence: Sequence[pc.Test]) -> bool:
     """Whether an answer separates its pair.
 
     It must be not dependent, and either half of the marginal effect is gone or the test was sharp
-    enough to see that effect.
+    enough to see that effect. Given more than `max_order` columns it must have been sharp.
     """
     if answer.verdict == "dependent":
         return False
     marginal = evidence[0][1]
-    return (
-        answer is marginal
-        or answer.effect <= marginal.effect / 2
-        or answer.detectable <= marginal.effect
-    )
+    if answer is marginal or answer.detectable <= marginal.effect:
+        return True
+    few = any(len(given) <= SETTINGS.max_order for given, other in evidence if other is answer)
+    return few and answer.effect <= marginal.effect / 2
+
+
+def affordable_sets(
+    adjacency: Mapping[str, set[str]], pair: Pair, order: int, evidence: pc.Evidence
+) -> Iterable[tuple[str, ...]]:
+    """The textbook's sets; none of more than `max_order` columns where they are too many."""
+    near = [len(adjacency[end] - {*pair}) for end in pair]
+    if order > SETTINGS.max_order and sum(math.comb(n, order) for n in near) > SETTINGS.max_sets:
+        return ()
+    return pc.neighbours_of_either(adjacency, pair, order, evidence)
 
 
 def _colliders(
@@ -216,7 +233,11 @@ def _measured(releaser: pc.Releaser, domain: Domain) -> Released[NoisyMoments]:
     return tables.zip(moments).map(lambda both: both[1])
 
 
-RCIT_PC = pc.Algorithm(_spends, _search)
+def _tests(releaser: pc.Releaser, domain: Domain) -> Released[pc.QueryTests]:
+    return _measured(releaser, domain).map(partial(MomentTests, bent=SETTINGS.bent))
+
+
+RCIT_PC = pc.Algorithm(_spends, _search, _tests)
 
 
 # Conditional independence of numeric columns from one noisy moment matrix.
@@ -242,14 +263,23 @@ RCIT_PC = pc.Algorithm(_spends, _search)
 #
 # A basis that does not contain the true regression leaves dependent residuals where there is
 # independence. The null is therefore an interval: residual correlation up to `tolerance`, in the
-# direction that shows most.
+# direction that shows most. Ranks bend what was a line: of a normal's ranks a line in it explains
+# 3 / pi [the correlation of Phi(Z) and Z is sqrt(3 / pi)], so that a basis of degree below 3 may
+# leave the share `bent` of what the given columns explain in both residuals.
 
 
 class MomentTests:
-    """Answers queries from one noisy moment matrix."""
+    """Answers queries from one noisy moment matrix.
 
-    def __init__(self, moments: NoisyMoments) -> None:
+    `bent`: share of what the given columns explain that may be left in both residuals. A search
+    goes without: it would find fewer links, and it takes none for refuted.
+    """
+
+    negligible = SETTINGS.margin
+
+    def __init__(self, moments: NoisyMoments, *, bent: float = 0.0) -> None:
         self.moments = moments
+        self._bent = bent if moments.basis.degree < 3 else 0.0
         self._within: dict[frozenset[str], list[int]] = {}
 
     def answer(self, queries: Sequence[Query], *, level: float, margin: float) -> list[Answer]:
@@ -263,7 +293,8 @@ class MomentTests:
             by_shape.setdefault((len(query[2]), *map(len, parts)), []).append(i)
         answered: dict[int, Answer] = {}
         for (given, *_), members in by_shape.items():
-            tolerance = min(given * SETTINGS.tolerance, SETTINGS.max_tolerance)
+            least = min(given * SETTINGS.tolerance, SETTINGS.max_tolerance)
+            bent = self._bent if given else 0.0
             for start in range(0, len(members), SETTINGS.batch):
                 batch = members[start : start + SETTINGS.batch]
                 x, y, z = map(np.array, zip(*(positions[i] for i in batch), strict=True))
@@ -273,6 +304,7 @@ class MomentTests:
                 inflation = float(self.moments.basis.degree) if given else 1.0
                 sums, sigma = self.moments.sums, self.moments.sigma
                 left = residuals(sums, sigma, x=x, y=y, given=z, inflation=inflation)
+                tolerance = np.maximum(least, bent * left.odds)
                 results = answers(left, level=level, margin=margin, tolerance=tolerance)
                 answered.update(zip(batch, results, strict=True))
         return [answered[i] for i in range(len(queries))]
@@ -302,12 +334,14 @@ class Residuals:
     """Residuals of many queries of one shape.
 
     `covariance` `[queries, k]` holds residual covariances, `variance` their covariance V and
-    `scale` the scale S, both `[queries, k, k]`.
+    `scale` the scale S, both `[queries, k, k]`. `odds` `[queries]`: explained variance over what
+    is left, of the first function of either column, as a geometric mean.
     """
 
     covariance: Floats
     variance: Floats
     scale: Floats
+    odds: Floats
 
 
 def residuals(
@@ -349,8 +383,13 @@ def residuals(
     size = (len(x), k * y.shape[1], k * y.shape[1])
     scale = np.einsum("qik,qjl->qijkl", s_x, s_y).reshape(size)
     noise = _noise(left[:, :k], left[:, k:], inverse, sigma / rows).reshape(size)
+    before = np.maximum(before, 1e-12)
+    odds = [before[:, i] / s[:, 0, 0] - 1 for i, s in ((0, s_x), (k, s_y))]
     return Residuals(
-        covariance[:, :k, k:].reshape(size[:2]), scale * (inflation / rows) + noise, scale
+        covariance[:, :k, k:].reshape(size[:2]),
+        scale * (inflation / rows) + noise,
+        scale,
+        np.sqrt(np.maximum(odds[0], 0.0) * np.maximum(odds[1], 0.0)),
     )
 
 
@@ -368,8 +407,8 @@ def _noise(a: Floats, b: Floats, inverse: Floats, noise: float) -> Floats:
     return covariance
 
 
-def answers(left: Residuals, *, level: float, margin: float, tolerance: float) -> list[Answer]:
-    """Verdict of each query; see the module for the null."""
+def answers(left: Residuals, *, level: float, margin: float, tolerance: Floats) -> list[Answer]:
+    """Verdict of each query; see the module for the null, of `tolerance` `[queries]`."""
     root = with_eigenvalues(left.scale, lambda values: np.sqrt(np.maximum(values, 0.0)))
     inner = root @ np.linalg.solve(left.variance, root)
     lam = np.maximum(np.linalg.eigvalsh(inner), 0.0)
@@ -388,7 +427,7 @@ def answers(left: Residuals, *, level: float, margin: float, tolerance: float) -
     return chi_square.listed(p <= level, upper <= margin, (p, statistic, effect, upper, detectable))
 
 
-def _null(lam: Floats, tolerance: float, statistic: Floats, level: float) -> tuple[Floats, Floats]:
+def _null(lam: Floats, tolerance: Floats, statistic: Floats, level: float) -> tuple[Floats, Floats]:
     """Critical value and p-value of sum lam (g_i + shift_i)^2.
 
     The shift has size `tolerance` and the top direction. Moments are matched as in Liu, Tang and

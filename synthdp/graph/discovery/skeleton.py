@@ -173,6 +173,14 @@ class Releaser(Protocol):
     def release(self, mechanism: Mechanism[T], *, purpose: str) -> Released[T]: ...
 
 
+class QueryTests(Protocol):
+    """Tests of any query by released values; an effect below `negligible` counts as none."""
+
+    @property
+    def negligible(self) -> float: ...
+    def answer(self, queries: Sequence[Query], *, level: float, margin: float) -> list[Answer]: ...
+
+
 @dataclass(frozen=True)
 class Algorithm:
     """One way to learn a graph.
@@ -182,7 +190,10 @@ class Algorithm:
     `search(releaser, settings, domain, known)` releases some of it under the purposes
     "graph: <name>". It returns the graph, released unless it cost nothing. Whatever the rows are,
     it releases nothing else. The margins of `known` tables sharpen its tests.
+    `tests(releaser, domain)` releases what its search rests on, where that answers any query: mode
+    validate tests a given graph on it. Without it, mode validate counts tables.
     """
 
     spends: Callable[[Graph, Domain, float], Mapping[str, MechanismFactory]]
     search: Callable[[Releaser, Graph, Domain, KnownTables], Released[CausalGraph] | CausalGraph]
+    tests: Callable[[Releaser, Domain], Released[QueryTests]] | None = None

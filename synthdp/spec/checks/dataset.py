@@ -143,7 +143,7 @@ def levels_only(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     if spec.evaluation.enabled:
         hint = "set evaluation.enabled: false, or leave out levels_only"
         yield SpecMistake(("evaluation", "enabled"), f"{message}, and judging reads them", hint)
-    if spec.graph.mode == "learn" and spec.graph.algorithm == "rcit_pc":
+    if spec.graph.mode in ("learn", "validate") and spec.graph.algorithm == "rcit_pc":
         hint = "use measured_pc, or leave out levels_only"
         yield SpecMistake(("graph", "algorithm"), f"{message}, and rcit_pc reads them", hint)
     if isinstance(spec.dataset.privacy_unit, IdUnit):
@@ -228,7 +228,7 @@ def values(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     if spec.attacks.membership.enabled:
         hint, where = "set attacks.membership.enabled: false", ("attacks", "membership", "enabled")
         yield SpecMistake(where, f"{message}, and the attack reads them", hint)
-    if spec.graph.mode == "learn" and spec.graph.algorithm != "measured_pc":
+    if spec.graph.mode in ("learn", "validate") and spec.graph.algorithm != "measured_pc":
         hint = "use measured_pc, or compute.engine: memory"
         message = f"{message}, and {spec.graph.algorithm} looks at them"
         yield SpecMistake(("graph", "algorithm"), message, hint)

@@ -21,6 +21,13 @@ UNUSED = {
     "predict": ("edges", "undirected", "forbidden", "groups", "latent"),
     "learn": ("undirected",),
 }  # fields without effect, by mode
+USES = {
+    "algorithm": ("learn", "validate"),
+    "orient_share": ("learn",),
+    "level": ("learn", "validate"),
+    "max_parents": ("learn",),
+    "on_refuted": ("validate",),
+}  # modes that use an option; others take its default
 
 
 def crowds(spec: ReleaseSpec) -> Iterator[SpecMistake]:
@@ -140,14 +147,29 @@ def no_effect(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """Modes none and predict have no causal graph, so nothing may be said about one.
 
     Mode predict has an order: tiers may be given. Mode learn finds directions. Only a search that
-    tells its separating sets can say what unseen causes leave open.
+    tells its separating sets can say what unseen causes leave open. Options of tests and searches
+    are for modes that test or search.
     """
     graph = spec.graph
     for name in UNUSED.get(graph.mode, ()):
         if getattr(graph, name):
             message = f"has no effect: graph mode is {graph.mode}"
-            modes = "given or validate" if name == "undirected" else "given, validate or learn"
-            yield SpecMistake(("graph", name), message, f"use mode {modes}, or delete it")
+            use = "given or validate" if name == "undirected" else "given, validate or learn"
+            yield SpecMistake(("graph", name), message, f"use mode {use}, or delete it")
+    for name, modes in USES.items():
+        unused = getattr(graph, name) != type(graph).model_fields[name].default
+        if unused and graph.mode not in modes:
+            message = f"has no effect: graph mode is {graph.mode}"
+            yield SpecMistake(
+                ("graph", name), message, f"use mode {' or '.join(modes)}, or delete it"
+            )
+    if graph.mode == "learn" and graph.orient_share and graph.algorithm != "rcit_pc":
+        message = f"has no effect: graph algorithm is {graph.algorithm}"
+        yield SpecMistake(("graph", "orient_share"), message, "use rcit_pc, or delete it")
+    if graph.mode == "validate" and graph.algorithm in RANKED:
+        message = f"{graph.algorithm} chooses what it asks as it searches, and tests no given graph"
+        hint = "use measured_pc, which counts tables, or rcit_pc for numbers; or use mode learn"
+        yield SpecMistake(("graph", "algorithm"), message, hint)
     if graph.unseen_causes and (graph.mode, graph.algorithm) != ("learn", "measured_pc"):
         of = f"algorithm is {graph.algorithm}" if graph.mode == "learn" else f"mode is {graph.mode}"
         hint = (

@@ -104,7 +104,12 @@ class Graph(Model):
     algorithm: Annotated[
         Literal["measured_pc", "rcit_pc", "priv_pc", "svt_pc", "em_pc"],
         refused({n: f"{n} is not private as published: {why}" for n, why in UNSOUND.items()}),
-    ] = key("how mode learn searches; rcit_pc is for numbers", "rcit_pc", default="measured_pc")
+    ] = key(
+        "how mode learn searches, and mode validate tests: rcit_pc is for numbers, and tests given"
+        " any columns; measured_pc counts tables; mode validate knows these two",
+        "rcit_pc",
+        default="measured_pc",
+    )
     orient_share: Annotated[Real, Field(ge=0, le=0.8), Unit("part of shares.graph")] = key(
         "rcit_pc: for the direction of numeric links that PC leaves open", 0.3, default=0.0
     )
