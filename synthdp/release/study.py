@@ -263,8 +263,8 @@ def study(
         job = _Study(spec, Domain.from_spec(spec.columns), rows, targets, epsilons)
         models = 2 * spec.attacks.membership.pairs * targets
         tell(
-            f"study: {len(job.attacked)} arms of {models:,} shadow models each, and {len(job.useful)} releases on"
-            f" {rows} rows; nothing is published or charged, and no epsilon covers it"
+            f"study: {len(job.attacked)} arms of {models:,} shadow models each, and"
+            f" {len(job.useful)} releases on {rows} rows; nothing is published or charged, and no epsilon covers it"
         )
     out = out or Path("releases") / spec.dataset.id
     with audit_folder(out, f"study of {rows} rows") as folder:
