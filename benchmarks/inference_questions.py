@@ -117,11 +117,12 @@ class Question:
             true, false = ~np.isnan(numbers), ~whole
         inside = query.where.truth(values)[0] if query.where else whole
         role = (np.where(true, 2, np.where(false, 1, 0)) * inside).astype(np.int8)
-        if query.by is None:
+        if not query.by:
             return cls(query, role, np.zeros(rows, np.int8), 1, numbers)
-        labels = len(spec.columns[query.by].labels)
-        group = np.where(np.isnan(values[query.by]), labels, values[query.by]).astype(np.int8)
-        return cls(query, role, group, labels + spec.columns[query.by].missing, numbers)
+        (by,) = query.by
+        labels = len(spec.columns[by].labels)
+        group = np.where(np.isnan(values[by]), labels, values[by]).astype(np.int8)
+        return cls(query, role, group, labels + spec.columns[by].missing, numbers)
 
     def answers(self, rows: Rows) -> list[Truth]:
         """The true answers for some rows, by group."""

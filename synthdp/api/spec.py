@@ -253,8 +253,8 @@ class Spec:
 
         # Both paths are absolute: the working folder may change while the run lasts.
         given = {"text": spec.text, "out": target.absolute(), **_sealed(df)}
-        told = {"force": force, "attack": attack, "accept_refusals": accept_refusals}
-        return Release.of_outcome(release(spec.path, **told, **given))
+        given |= {"force": force, "attack": attack, "accept_refusals": accept_refusals}
+        return Release.of_outcome(release(spec.path, **given))
 
     def of_dataframe(self) -> Spec:
         """The same spec with rows that are given from Python."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -156,7 +156,7 @@ def orient(
     with working():
         job, found = run_orientation(spec, (one, other), score=score, out=out, force=force)
     planned, delta, run = job.plan.epsilon_spent, job.plan.delta, job.folder.run
-    cost = {"epsilon_planned": planned, "epsilon_spent": job.spent.epsilon_spent}
+    cost: dict[str, Any] = {"epsilon_planned": planned, "epsilon_spent": job.spent.epsilon_spent}
     text = (
         f"{found.cause} -> {found.effect}: the scores without noise say the same with probability"
         f" {found.probability:.3f} ({found.score})\n"
@@ -174,7 +174,7 @@ def _run(
     with working():
         outcome = run_graph(spec, mode=mode, out=out, force=force)
     folder, refused = outcome.job.out, outcome.refused
-    more = {"folder": str(folder), "refused": refused is not None}
+    more: dict[str, Any] = {"folder": str(folder), "refused": refused is not None}
     tell(outcome, as_json=as_json, text=lambda: outcome_text(outcome), **more)
     if refused:
         privacy = outcome.job.spec.privacy

@@ -206,7 +206,7 @@ def pool_fits(tables: Iterable[pd.DataFrame], model: Callable[[pd.DataFrame], An
     import pandas as pd
     from scipy.stats import t
 
-    fits = []
+    fits = list[dict[str, tuple[float, ...]]]()
     for at, table in enumerate(tables, 1):
         fit = model(table)
         if hasattr(fit, "params") and hasattr(fit, "bse"):  # as statsmodels has them

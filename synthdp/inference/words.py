@@ -163,8 +163,8 @@ def figure_lines(
     for figure in figures:
         line = [figure.group or "", figure.refused or ""]
         if figure.refused is None:
-            known = figure.estimate is not None
-            line[1] = shown(statistic, figure.estimate) if known else "lost in noise"
+            at = figure.estimate
+            line[1] = "lost in noise" if at is None else shown(statistic, at)
             for ends in (figure.interval, figure.at_middles)[: len(head)]:
                 line.append(" to ".join(shown(statistic, end) for end in ends or ()))
             line.append("" if figure.rows is None else f"{figure.rows:,.0f}")

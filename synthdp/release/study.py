@@ -264,7 +264,8 @@ def study(
         models = 2 * spec.attacks.membership.pairs * targets
         tell(
             f"study: {len(job.attacked)} arms of {models:,} shadow models each, and"
-            f" {len(job.useful)} releases on {rows} rows; nothing is published or charged, and no epsilon covers it"
+            f" {len(job.useful)} releases on {rows} rows; nothing is published or charged, and no"
+            " epsilon covers it"
         )
     out = out or Path("releases") / spec.dataset.id
     with audit_folder(out, f"study of {rows} rows") as folder:

@@ -58,7 +58,8 @@ class RcitSettings:
     declared norm lies so many standard deviations above the mean of uniform columns, and rows
     beyond it are scaled down; `max_order`: largest conditioning set that separates without being
     sharp, `max_sets`: most sets of one larger size that a pair is tested given, and
-    `collider_order`: largest set of the tests for v-structures; `margin`: effect below which a pair counts as independent.
+    `collider_order`: largest set of the tests for v-structures; `margin`: effect below which a pair
+    counts as independent.
 
     Of its tests: `tolerance`: residual correlation that each given column may leave where there is
     independence, since a regression of low degree may not remove all of the dependence, and
