@@ -58,7 +58,8 @@ class RcitSettings:
     declared norm lies so many standard deviations above the mean of uniform columns, and rows
     beyond it are scaled down; `max_order`: largest conditioning set that separates without being
     sharp, `max_sets`: most sets of one larger size that a pair is tested given, and
-    `collider_order`: largest set of the tests for v-structures; `margin`: effect below which a pair counts as independent.
+    `collider_order`: largest set of the tests for v-structures; `margin`: effect below which a pair
+    counts as independent.
 
     Of its tests: `tolerance`: residual correlation that each given column may leave where there is
     independence, since a regression of low degree may not remove all of the dependence, and
@@ -231,6 +232,13 @@ def _measured(releaser: pc.Releaser, domain: Domain) -> Released[NoisyMoments]:
     )
     moments = releaser.release(planned.with_scales(scales), purpose=graph_purpose(MOMENTS))
     return tables.zip(moments).map(lambda both: both[1])
+
+
+def foreseen(planned: MomentMatrix, rows: float) -> MomentTests:
+    """What a plan's matrix would be without noise of uniform and independent columns."""
+    squares = np.square(planned.basis.reference()).mean(0)
+    sums = rows * np.diag(squares)
+    return MomentTests(NoisyMoments(planned.basis, sums, planned.sigma), bent=SETTINGS.bent)
 
 
 def _tests(releaser: pc.Releaser, domain: Domain) -> Released[pc.QueryTests]:
