@@ -170,9 +170,12 @@ class Basis:
         It is the mean plus `deviations` of the squared norm; a public choice: rows beyond it are
         scaled down, whatever the columns' true law is.
         """
-        rng = np.random.Generator(np.random.Philox(key=0))  # a public reference, not data
-        squared = (self._of(self._uniform(rng, 4096)) ** 2).sum(1)
+        squared = (self.reference() ** 2).sum(1)
         return float(np.sqrt(min(self.largest, squared.mean() + deviations * squared.std())))
+
+    def reference(self, rows: int = 4096) -> Floats:
+        """Functions of uniform and independent columns, `[rows, terms]`: public, and no data."""
+        return self._of(self._uniform(np.random.Generator(np.random.Philox(key=0)), rows))
 
     def _uniform(self, rng: np.random.Generator, rows: int) -> dict[str, Floats]:
         values: dict[str, Floats] = {}

@@ -32,6 +32,9 @@ from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any, Literal, get_args
 
+import numpy as np
+import numpy.typing as npt
+
 from synthdp.data.domain import Domain
 from synthdp.errors import GateError
 from synthdp.graph.causal import CausalGraph, Provenance
@@ -201,6 +204,18 @@ def judged(
     left = untested(graph, domain, claims, max_cells=math.inf)
     found = tuple(map(_evidence, claims, answers))
     return ValidationReport(graph, level, tests.negligible, found, left)
+
+
+def weakest_effects(
+    tables: NoisyTables, claims: Sequence[Implication], *, level: float
+) -> npt.NDArray[np.float64]:
+    """The effect (Cohen's w) that the test of each claim sees with probability .8, `[claims]`."""
+    found = np.full(len(claims), np.inf)
+    for kind in get_args(ClaimKind):
+        at = [i for i, claim in enumerate(claims) if claim.kind == kind]
+        asked = [(claims[i].x, claims[i].y, claims[i].given) for i in at]
+        found[at] = tables.weakest(asked, level=level, partial=kind == "independence")
+    return found
 
 
 def _test(

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import reduce
 from statistics import fmean, median
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from synthdp.graph.ci_tests.chi_square import mixture_of, weakest_effects
 from synthdp.graph.ci_tests.trend import OrderedTests
 from synthdp.graph.discovery.measured_pc import MeasurePlan
 from synthdp.graph.discovery.measuring import COLUMNS, SCREEN
+from synthdp.graph.implications import SETTINGS as VALIDATION
 from synthdp.graph.implications import implications, required_tables
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.level_groups import equal_groups, fine_columns, groups_by_noise
@@ -35,14 +36,18 @@ from synthdp.graph.margins import (
 )
 from synthdp.graph.predict import ALL, CHOSEN, possible_pairs
 from synthdp.graph.tables import NoisyTables
+from synthdp.graph.validation import weakest_effects as weakest_effects_of
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
+from synthdp.privacy.mechanisms.moments import MomentMatrix
 from synthdp.privacy.mechanisms.pair_screen import PairScreen
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.table import Columns
 from synthdp.report.prose import say_of_plan
 from synthdp.spec.model import Gate, ReleaseSpec
 from synthdp.spec.model.evaluation import DP_METRICS
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -132,7 +137,8 @@ class ExpectedQuality:
     `noisy_tables` have more noise than rows / cells; `tests_on_levels` says that a graph is tested
     on them as they are. `weakest_correlation` is about the least that mode predict sees between two
     numbers. `open_pairs` are those that mode learn tests, and `decidable_pairs` those in which it
-    would see a medium effect (Cohen's w of .3) with a probability of .8.
+    would see a medium effect (Cohen's w of .3) with a probability of .8. `claims` are those that
+    mode validate tests, each with the least effect that is seen so (None: not any).
     """
 
     columns: tuple[ColumnProspect, ...]
@@ -143,6 +149,7 @@ class ExpectedQuality:
     tests_on_levels: bool
     open_pairs: int | None
     decidable_pairs: int | None
+    claims: tuple[tuple[str, float | None], ...]
     warnings: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -165,9 +172,10 @@ def expected_quality(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan) -> Ex
         tables=len(noisy),
         noisy_tables=sum(noisy.values()),
         weakest_correlation=_weakest_correlation(coarse, plan, rows),
-        tests_on_levels=tests is not None and tests.counted is None,
+        tests_on_levels=tests is not None and tests.tables != () and tests.counted is None,
         open_pairs=tests.pairs if tests else None,
         decidable_pairs=tests.decidable if tests else None,
+        claims=tuple((c, w if w < math.inf else None) for c, w in (tests.claims if tests else ())),
         warnings=tuple(_warnings(columns, domain, tests, rows)),
     )
 
@@ -282,6 +290,8 @@ def _warnings(
         return
     if tests.pairs and tests.decidable < tests.pairs / 2:
         yield say_of_plan("few_pairs", tests=tests, medium=ASSUMED.medium)
+    if tests.claims and median(w for _, w in tests.claims) > ASSUMED.medium:
+        yield say_of_plan("few_claims", tests=tests, medium=ASSUMED.medium)
     advice = list(too_many_bins(tests, domain.columns, rows))
     yield from advice[: ASSUMED.advice]
     if len(advice) > ASSUMED.advice:
@@ -297,9 +307,11 @@ class GraphTests:
     """The tests that a plan has for a graph: `tables` of columns, their noise `sigma`, and the
     `level` of each test.
 
-    Mode learn tests `pairs` of columns (those that its screen keeps, if it has one), and sees a
-    medium effect in `decidable` of them with probability .8; else both are 0. `counted` has the
-    groups of bins on which a search will count fine columns, as far as stand-in laws say; None
+    Mode validate tests `claims`: each with the least effect that is seen with probability .8; with
+    `less` of the noise half of them would see a medium one (None: not with a 32nd of it). Mode
+    learn tests `pairs` of columns (those that its screen keeps, if it has one), and sees a medium
+    effect in `decidable` of them with probability .8; else both are 0. `counted` has the groups of
+    bins on which a search will count fine columns, as far as stand-in laws say; None
     where levels are counted. `whole`: one table has all columns.
     """
 
@@ -310,6 +322,8 @@ class GraphTests:
     decidable: int = 0
     counted: Domain | None = None
     whole: bool = False
+    claims: tuple[tuple[str, float], ...] = ()
+    less: float | None = None
 
 
 def graph_tests(
@@ -321,14 +335,54 @@ def graph_tests(
     if spec.graph.mode != "validate" or len(domain) > ASSUMED.columns:
         return None
     graph = CausalGraph.from_spec(spec.graph, domain.names)
-    possible = implications(graph, domain)
-    tables = required_tables(possible, domain)
+    by_moments, tables = plan.in_graph("moments", MomentMatrix), tuple[Columns, ...]()
+    possible = implications(
+        graph, domain, max_cells=math.inf if by_moments else VALIDATION.max_cells
+    )
     planned = plan.in_graph("validate", AdaptiveMarginals)
-    if not tables or planned is None:
+    if planned:
+        tables = required_tables(possible, domain)
+        measured = set(map(frozenset, tables))
+        possible = tuple(claim for claim in possible if measured.issuperset(claim.tables))
+    if not possible or not (planned or by_moments):
         return None
-    measured = set(map(frozenset, tables))
-    claims = sum(measured.issuperset(claim.tables) for claim in possible)
-    return GraphTests(tables, planned.choose(tables).sigma, spec.graph.level / claims)
+    level = spec.graph.level / len(possible)
+    asked = _some(possible, ASSUMED.asked)
+    sigma = planned.choose(tables).sigma if planned else 0.0
+
+    def weakest(part: float) -> Probabilities:
+        if by_moments:
+            from synthdp.graph.contrib.rcit_pc import foreseen
+
+            queries = [(c.x, c.y, c.given) for c in asked]
+            tests = foreseen(by_moments.scaled(part), rows)
+            found = tests.answer(queries, level=level, margin=0.0)
+            return np.array([answer.detectable for answer in found])
+        seen = _stand_in_tables(domain, plan, tables, rows, part * sigma)
+        return weakest_effects_of(seen, asked, level=level)
+
+    now, less = weakest(1.0), None
+    if np.median(now) > ASSUMED.medium:
+        halves = (0.5**k for k in range(1, 6))
+        less = next((p for p in halves if np.median(weakest(p)) <= ASSUMED.medium), None)
+    claims = sorted(zip(map(str, asked), map(float, now), strict=True), key=lambda c: c[1])
+    return GraphTests(tables, sigma, level, claims=tuple(claims), less=less)
+
+
+def _stand_in_tables(
+    domain: Domain, plan: ReleasePlan, tables: Sequence[Columns], rows: float, sigma: float
+) -> NoisyTables:
+    """`tables` of independent columns of stand-in laws, and the one-way tables of a release."""
+    laws = {column.name: law_for_tests(column) for column in domain.columns}
+
+    def table(names: Columns, noise: float) -> NoisyTable:
+        law = reduce(np.multiply.outer, [laws[name] for name in names])
+        return NoisyTable(names, rows * law, noise)
+
+    known = zip(plan.measure.tables, plan.measure.sigmas, strict=True) if plan.measure else ()
+    return NoisyTables(
+        [table(names, sigma) for names in tables], [table(names, noise) for names, noise in known]
+    )
 
 
 def _search(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan, rows: float) -> GraphTests | None:
@@ -357,9 +411,9 @@ def _search(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan, rows: float) -
     )
 
 
-def _some(pairs: Sequence[Pair], most: int) -> tuple[Pair, ...]:
-    most = min(most, len(pairs))
-    return tuple(pairs[i * len(pairs) // most] for i in range(most))
+def _some(items: Sequence[T], most: int) -> tuple[T, ...]:
+    most = min(most, len(items))
+    return tuple(items[i * len(items) // most] for i in range(most))
 
 
 def _seen(
@@ -396,7 +450,7 @@ def too_many_bins(tests: GraphTests, columns: Sequence[ColumnDomain], rows: floa
     table is measured at once, its noise is that of all its columns, and there is no advice, nor
     where fine columns are counted on groups.
     """
-    if tests.counted or tests.whole:
+    if tests.counted or tests.whole or not tests.tables:
         return
     cells = MeasurePlan.max_cells
     most = math.isqrt(cells)  # levels of two columns with as many that are measured together

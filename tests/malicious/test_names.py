@@ -290,6 +290,7 @@ def test_plans_are_no_markup() -> None:
             "weakest_correlation": None,
             "open_pairs": None,
             "decidable_pairs": None,
+            "claims": [],
         },
     }
     text = plan_text(facts)

@@ -168,6 +168,27 @@ def test_mode_learn_decides_more_pairs_with_more_budget() -> None:
     assert planned_tests(poor).sigma == pytest.approx(planned.noise_multiplier * 10**0.5)
 
 
+def test_what_a_validation_can_see_is_said_of_each_claim_before_it_is_paid_for() -> None:
+    poor, rich = (spec_of("validate", rows=4000, epsilon=e, edges=ARROWS) for e in (0.5, 40.0))
+    little, much = dict(quality(poor).claims), dict(quality(rich).claims)
+    assert {*little} == {*much} and "pay -> sick" not in little  # sick has three causes
+    assert "age -> pay" in little and "town independent of rent" in little
+    assert all((much[c] or 9) <= (little[c] or 9) for c in little)
+    (warning,) = (w for w in quality(poor).warnings if "can test few claims" in w)
+    assert "times the epsilon" in warning or "hardly any budget" in warning
+    assert not any("can test few claims" in w for w in quality(rich).warnings)
+    assert quality(spec_of("learn")).claims == ()
+
+
+def test_a_validation_on_moments_is_forecast_too() -> None:
+    poor, rich = (
+        spec_of("validate", epsilon=e, edges=FINE, algorithm="rcit_pc") for e in (0.1, 10.0)
+    )
+    little, much = dict(quality(poor).claims), dict(quality(rich).claims)
+    assert "pay -> rent" in much and (much["pay -> rent"] or 9) < 0.3
+    assert all((much[c] or 9) < (little[c] or 9) for c in little)
+
+
 def test_tests_that_see_nothing_decide_no_pair() -> None:
     assert quality(spec_of("learn", rows=300, epsilon=0.2)).decidable_pairs == 0
 

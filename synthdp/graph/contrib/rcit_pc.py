@@ -234,6 +234,13 @@ def _measured(releaser: pc.Releaser, domain: Domain) -> Released[NoisyMoments]:
     return tables.zip(moments).map(lambda both: both[1])
 
 
+def foreseen(planned: MomentMatrix, rows: float) -> MomentTests:
+    """What a plan's matrix would be without noise of uniform and independent columns."""
+    squares = np.square(planned.basis.reference()).mean(0)
+    sums = rows * np.diag(squares)
+    return MomentTests(NoisyMoments(planned.basis, sums, planned.sigma), bent=SETTINGS.bent)
+
+
 def _tests(releaser: pc.Releaser, domain: Domain) -> Released[pc.QueryTests]:
     return _measured(releaser, domain).map(partial(MomentTests, bent=SETTINGS.bent))
 
