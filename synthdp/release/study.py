@@ -263,21 +263,21 @@ def study(
         job = _Study(spec, Domain.from_spec(spec.columns), rows, targets, epsilons)
         models = 2 * spec.attacks.membership.pairs * targets
         tell(
-            f"study: 4 arms of {models:,} shadow models each, and {len(job.useful)} releases on"
-            f" {rows} rows; nothing is published or charged, and no epsilon covers it"
+            f"study: {len(job.attacked)} arms of {models:,} shadow models each, and"
+            f" {len(job.useful)} releases on {rows} rows; nothing is published or charged, and no"
+            " epsilon covers it"
         )
     out = out or Path("releases") / spec.dataset.id
     with audit_folder(out, f"study of {rows} rows") as folder:
-        run, folder_of = f"study-{folder.coins('run').bytes(6).hex()}", home(spec_path)
-        settings = {"folder": folder_of, "run": run, "spec_path": spec_path, "kind": "study"}
-        with tracker(spec, **settings) as log:
+        run, beside = f"study-{folder.coins('run').bytes(6).hex()}", home(spec_path)
+        with tracker(spec, folder=beside, run=run, spec_path=spec_path, kind="study") as log:
             if rows == "simulated":
                 found = job.on(job.twin(folder), folder)
             else:
                 found = on_real_rows(
                     lambda table: job.on(table, folder),
                     spec,
-                    spec_folder=folder_of,
+                    spec_folder=beside,
                     coins=folder.coins("rows of a unit"),
                     holdout=spec.evaluation.holdout,
                 )

@@ -159,7 +159,8 @@ TWINS: dict[str, dict[str, Any]] = {
 def test_the_twin_without_a_graph_spends_the_same_budget(tiny: Tiny, kind: str) -> None:
     spec = comparable(load_spec(tiny.write(**TWINS[kind]).spec), "simulated", 3)
     twin, domain = without_graph(spec), Domain.from_spec(spec.columns)
-    assert spec.estimands == spec.constraints == () and spec.evaluation.random_targets == 3
+    assert not spec.estimands and not spec.constraints
+    assert spec.evaluation.random_targets == 3
     assert twin.graph.mode == "none" and twin.privacy.shares.measure == spec.privacy.shares.measure
     assert twin.synthesizer.latent >= 4 and twin.synthesizer.hidden >= 16
     assert twin.privacy.shares.graph == twin.privacy.shares.targets == 0
