@@ -245,12 +245,12 @@ def _ends(
 ) -> Iterator[str]:
     """First and last level of a column: from the bottom up, and from left to right."""
     muted = "var(--muted)"
-    first, last = (short(end, 16) for end in ends)  # each has a line of its own below a cell
+    first, last = (short(end, 18) for end in ends)  # each has a line of its own below a cell
     yield _text(left - 6, y + cell, first, anchor="end", size=8, colour=muted)
-    yield _text(x, below, first, anchor="start", size=8, colour=muted)
+    yield _text(x, below, first, anchor="start", size=7, colour=muted)
     if ends[0] != ends[1]:
         yield _text(left - 6, y + 8, last, anchor="end", size=8, colour=muted)
-        yield _text(x + cell, below + 10, last, anchor="end", size=8, colour=muted)
+        yield _text(x + cell, below + 10, last, anchor="end", size=7, colour=muted)
 
 
 def _column(shares: FloatArray, x: float, y: float, cell: float) -> Iterator[str]:

@@ -165,7 +165,7 @@ OF_THE_TABLE: dict[str, Told] = {
         {"dataset": {"privacy_unit": ID}},
         (of(seams.reserved, "unit"), "one person", "one household"),
         (of(seams.facts, "unit_meaning"), "one person", "one household"),
-        in_words("of one household at most 3 rows count"),
+        in_words("at most 3 random rows of each id (one household)"),
     ),
     "IdUnit.max_rows": told(
         {"dataset": {"privacy_unit": ID}, "estimands": [COUNT], "privacy": {"shares": SOME}},
@@ -175,7 +175,10 @@ OF_THE_TABLE: dict[str, Told] = {
         (of(seams.plan, "rows_per_unit"), 1, 3),
         (of(seams.facts, "unit_rows"), 1, 3),
         (slack, pytest.approx(4 * 20**0.5), pytest.approx(4 * 60**0.5)),
-        in_words("at most 3 rows count; the interval allows for it"),
+        in_words(
+            "an id with more counts as 3, and a share or a mean of all rows may differ; the interval"
+            " allows for it"
+        ),
     ),
     "DeclaredRows.value": told(
         {"dataset": {"rows": {"kind": "public", "value": 2000}}},

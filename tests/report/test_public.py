@@ -190,7 +190,7 @@ class TestPairPlots:
     def test_labels_of_tiles_are_whole(self) -> None:
         names = ("hours-per-week", "capital-gain")
         table = np.ones((2, 2))
-        ends = [("16 to 18 hours", "98 to 100 hours"), ("0 to 999 dollars", "99,000 and more")]
+        ends = [("16 to 18 hours", "98 to 100 hours"), ("0 to 9999", "990001 to 1000000")]
         tables = [[table[0], None], [table, table[0]]]
         svg = pairplot(names, tables, ends=ends, alt="Two columns against each other.")
         told = re.findall(r">([^<]+)</text>", svg)
