@@ -302,6 +302,7 @@ def _undecided(undecided: Sequence[Mapping[str, Any]], independences: int) -> st
         size, bound = ("small", 0.1) if known[0] <= 0.1 else ("medium", 0.3)
     small = sum(value <= bound for value in known)
     return (
-        f"{head}: an effect above {above}) is excluded, a {size} one ({bound:g}) in {small} of"
-        f" {len(undecided)}; {ADVICE}"
+        f"{head}: an effect above {above}) is excluded where it is spread over all levels, a {size}"
+        f" one ({bound:g}) in {small} of {len(undecided)}; one among rare levels may be larger;"
+        f" {ADVICE}"
     )

@@ -88,6 +88,43 @@ def test_power_is_as_stated(sigma: float) -> None:
     assert rejected(noisy(shares, 20_000, sigma, 1500, rng), sigma) == pytest.approx(0.8, abs=0.05)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("pooled", [False, True])
+@pytest.mark.parametrize(
+    ("levels", "rows", "sigma"), [(3, 2000, 20), (5, 20_000, 60), (12, 20_000, 30)]
+)
+@pytest.mark.parametrize("skew", [0.0, 1.0, 1.5, 2.5])
+@pytest.mark.parametrize("effect", [0.05, 0.1, 0.25])
+def test_what_is_excluded_is_not_there(
+    pooled: bool, levels: int, rows: int, sigma: float, skew: float, effect: float
+) -> None:
+    """In 95 of 100 draws: an effect that is spread over all levels, in any direction, is not both
+    overlooked and above the bound. One among rare levels alone may be, and the words say so.
+    """
+    rng, false = np.random.default_rng(8), 0
+    law = 1 / np.arange(1, levels + 1) ** skew
+    law /= law.sum()
+    root, names = np.sqrt(law), ("a", "b")
+    for _ in range(400):
+        z = rng.standard_normal((levels, levels))
+        z -= np.outer(root, root @ z)
+        z -= np.outer(z @ root, root)
+        table = np.outer(law, law) + effect * np.outer(root, root) * z / np.linalg.norm(z)
+        table = np.maximum(table, 0) / np.maximum(table, 0).sum()
+        apart = np.outer(table.sum(1), table.sum(0))
+        counts = rng.multinomial(rows, table.ravel()).reshape(table.shape)
+        noisy = NoisyTable(names, counts + rng.normal(0, sigma, counts.shape), sigma)
+        ones = [
+            NoisyTable((name,), counts.sum(1 - i) + rng.normal(0, sigma, levels), sigma)
+            for i, name in enumerate(names)
+        ]
+        tables = NoisyTables([noisy], ones if pooled else ())
+        (answer,) = tables.average_partial([("a", "b", ())], level=0.05, margin=0.01)
+        true = np.sqrt(((table - apart) ** 2 / apart).sum())
+        false += answer.verdict != "dependent" and bool(true > answer.effect_upper)
+    assert false <= 400 * 0.05 + 3 * np.sqrt(400 * 0.05 * 0.95)
+
+
 def test_effect_is_estimated_and_bounded() -> None:
     rng = np.random.default_rng(6)
     shares = 0.25 * (1 + 0.2 * np.array([[[1.0, -1.0], [-1.0, 1.0]]]))

@@ -176,8 +176,8 @@ OF_THE_TABLE: dict[str, Told] = {
         (of(seams.facts, "unit_rows"), 1, 3),
         (slack, pytest.approx(4 * 20**0.5), pytest.approx(4 * 60**0.5)),
         in_words(
-            "an id with more counts as 3, and a share or a mean of all rows may differ; the interval"
-            " allows for it"
+            "an id with more counts as 3, and a share or a mean of all rows may differ; the"
+            " interval allows for it"
         ),
     ),
     "DeclaredRows.value": told(

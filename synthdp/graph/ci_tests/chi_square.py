@@ -64,8 +64,8 @@ class Answer:
     effect that this test, at its noise, finds with probability .8. Both rest on a normal
     approximation that takes a dependence to be spread over the test's coordinates: one that sits in
     the coordinates of largest weight varies more, and may lie above `effect_upper` more often than
-    the test's level says (`shift`). Both are infinite where the tables give no
-    information.
+    the test's level says (`shift`), and one among rare levels, which noise hides, often does. Both
+    are infinite where the tables give no information.
     """
 
     verdict: Verdict
