@@ -201,9 +201,9 @@ class StratumSums:
         for name, levels in zip(self.by, self.shape[1:], strict=True):
             level: npt.NDArray[Any] = codes[:, self.domain.index(name)]
             if name in cuts:
-                values = self._values(name, frame, codes)
-                at = np.clip(np.searchsorted(cuts[name], values, "right") - 1, 0, None)
-                level = np.where(np.isnan(values), levels - 1, at)
+                own = self._values(name, frame, codes)
+                place = np.clip(np.searchsorted(cuts[name], own, "right") - 1, 0, None)
+                level = np.where(np.isnan(own), levels - 1, place)
             cell = cell * levels + level
         return np.where(arm < 0, -1, arm * math.prod(self.shape[1:]) + cell)
 

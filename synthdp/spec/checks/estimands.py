@@ -139,8 +139,10 @@ def _latent(spec: ReleaseSpec, where: Loc, estimand: EffectEstimand) -> Iterator
 
 def _edges(spec: ReleaseSpec, where: Loc, estimand: EffectEstimand) -> Iterator[SpecMistake]:
     """Left edges of ranges that an effect is adjusted for lie in the column, in order."""
-    for name in estimand.edges.keys() & spec.columns.keys():
-        column, edges = spec.columns[name], estimand.edges[name]
+    for name, edges in estimand.edges.items():
+        column: Any = spec.columns.get(name)
+        if column is None:
+            continue
         rising = all(a < b for a, b in pairwise(edges))
         if column.operand != "number":
             message, hint = f"{name!r} is no number", f"write {name}: [], for its levels"

@@ -398,7 +398,7 @@ SUMS: Anchors = {
     "u": (f"return {U}", "return @"),
     "arms": (KEPT, f"{KEPT}\n        stratum, u = {TWICE}"),
     "arm": ("np.where(arm < 0, -1, arm * math.prod(self.shape[1:]) + cell)", "@"),
-    "cut": ('np.searchsorted(cuts[name], values, "right") - 1', "@"),
+    "cut": ('np.searchsorted(cuts[name], own, "right") - 1', "@"),
     "norm": ("math.sqrt(2 + SQUARE**2)", "@"),
     "noise": (f"return self._value({DRAW}", f"return self._value({DRAW} * @"),
     "number bound": ("clipped = np.clip(values, bounds.lower, bounds.upper)", "clipped = @"),
@@ -416,9 +416,7 @@ the sensitivity of counts | moved | norm <- 1.0
 99% of the noise | moved | noise <- 0.99
 noise that grows with the table | sigma | noise <- (1 + math.log1p(len(table.codes)))
 """  # noqa: E501
-RANGES_BUGS = (
-    "ranges by the table's mean | moved | cut <- (values > np.nanmean(values)).astype(int)"
-)
+RANGES_BUGS = "ranges by the table's mean | moved | cut <- (own > np.nanmean(own)).astype(int)"
 ARMS_BUGS = "a row in each arm | moved | arms <-"
 PRODUCTS_BUGS = """
 numbers that are not cut | moved | number bound <- values && number <- scaled
