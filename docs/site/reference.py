@@ -195,8 +195,8 @@ def _code(value: object) -> str:
 
 def allowed(node: Mapping[str, Any]) -> str:
     """What a node of the JSON schema lets through, in words."""
-    if "anyOf" in node:
-        choices = [c for c in node["anyOf"] if c.get("type") != "null"]
+    if several := node.get("anyOf", node.get("oneOf")):
+        choices = [c for c in several if c.get("type") != "null"]
         if {c.get("type") for c in choices} == CODES:
             return "text"
         return " or ".join(dict.fromkeys(allowed(c) for c in choices))

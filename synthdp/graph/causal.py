@@ -408,7 +408,7 @@ def adjustment(
     arrows of the treatment only predict, parents may be no causes: the remark says so.
     """
     if effect.adjust is not None:
-        return effect.adjust, "adjusted as the spec says"
+        return tuple(effect.adjust), "adjusted as the spec says"
     parsed, _ = parse(effect.treated, columns)
     treatment = set(parsed.columns if parsed else ())
     treatment |= {n for group in graph.groups.values() if treatment & set(group) for n in group}

@@ -298,7 +298,12 @@ class EffectKind(EstimandKind[EffectEstimand]):
     def _about(self, spec: ReleaseSpec, asked: EffectEstimand, number: Bounded) -> Iterator[str]:
         adjusted, note = sums_of_kind.effect_adjustment(spec, asked)
         yield "measured: sums by stratum that this release paid for"
-        how = f"adjusted for {', '.join(adjusted)}" if adjusted else "a difference of means"
+        ranges = {
+            n: f"{n} in ranges from {', '.join(map('{:g}'.format, e))}"
+            for n, e in asked.edges.items()
+        }
+        listed = ", ".join(ranges.get(name, name) for name in adjusted)
+        how = f"adjusted for {listed}" if adjusted else "a difference of means"
         yield f"{how}; it is the treatment's effect if nothing else makes the two groups differ"
         if note and asked.adjust is None:
             yield note

@@ -204,7 +204,8 @@ class EffectSums(ByStratum[EffectEstimand]):
             others = (_parsed(spec, estimand.control), True)
         by, _ = effect_adjustment(spec, estimand)
         number = _bounded(spec, estimand.outcome, estimand.clip)
-        return StratumSums(domain, (Arm(((treated, True),)), Arm((others,))), by, number, noise)
+        arms, cuts = (Arm(((treated, True),)), Arm((others,))), tuple(estimand.edges.items())
+        return StratumSums(domain, arms, by, number, noise, cuts)
 
 
 def effect_adjustment(spec: ReleaseSpec, estimand: EffectEstimand) -> tuple[tuple[str, ...], str]:

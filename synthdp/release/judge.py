@@ -288,7 +288,8 @@ def _effects(spec: ReleaseSpec) -> tuple[Effect, ...]:
     """Effects that are compared: those that were paid for, which no one has to name twice, too."""
     paid = [e for e in spec.estimands if isinstance(e, Effect)]
     named = {
-        (e.treated, e.control, e.outcome, e.adjust): e for e in (*paid, *spec.evaluation.effects)
+        (e.treated, e.control, e.outcome, None if e.adjust is None else tuple(e.adjust)): e
+        for e in (*paid, *spec.evaluation.effects)
     }
     return tuple(named.values())
 

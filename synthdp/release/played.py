@@ -37,6 +37,7 @@ from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.sums import (
     GRID,
     SQUARE,
+    Arm,
     Bounded,
     NoisyProducts,
     NoisySums,
@@ -267,7 +268,7 @@ class StandIn:
     ) -> tuple[Floats, Floats, Floats]:
         """Of each stratum the share of rows, and the mean and variance of u, `[arms, *levels]`."""
         own, effect = self._own(mechanism), self.estimand.kind == "effect"
-        laws = [self.law(own.domain[name]) for name in own.by]
+        laws = [self._stratum_law(own, name, rng) for name in own.by]
         codes, weights = self._pool(own, rng)
         numbers = () if own.number is None else (own.number,)
         normal = {number.column: rng.normal(size=len(codes)) for number in numbers}
@@ -290,6 +291,16 @@ class StandIn:
         p = np.multiply.outer(n, reduce(np.multiply.outer, laws, np.ones(())))
         each = (-1, *(1,) * len(laws))
         return p, mean.reshape(each) + 0 * p, variance.reshape(each) + 0 * p
+
+    def _stratum_law(self, own: StratumSums, name: str, rng: np.random.Generator) -> Floats:
+        """The law of a column's levels, or of its ranges: values lie evenly inside levels."""
+        law, one = self.law(own.domain[name]), replace(own, arms=(Arm(),), by=(name,))
+        if name not in dict(own.cuts):
+            return law
+        codes = np.zeros((ASSUMED.pool, len(own.domain)), np.uint16)
+        codes[:, own.domain.index(name)] = rng.choice(len(law), ASSUMED.pool, p=law)
+        placed = one.strata(decode(own.domain, codes, rng=rng), codes)
+        return np.bincount(placed, minlength=one.shape[1]) / ASSUMED.pool
 
     def _lifted(self, own: StratumSums, n: Floats, laws: Sequence[Floats]) -> Floats:
         """Shares of strata where no arm has next to no rows, unless shares are declared."""

@@ -67,8 +67,12 @@ def stratum_sums(domain: Domain) -> tuple[StratumSums, ...]:
     """Counts, and sums of a number on its range and cut to a quarter of it."""
     last, by = domain.names[-1], tuple(c.name for c in domain.columns if c.levels <= 4)[:2]
     arms = tuple(Arm(((upper_half(domain, last), flag),)) for flag in (True, False))
-    counts = StratumSums(domain, arms, by, None, 0.8)
-    found = [counts]
+    low, high = number_ends(domain[last])
+    cuts = ((last, (low, (low + 2 * high) / 3)),)
+    found = [
+        StratumSums(domain, arms, by, None, 0.8),
+        StratumSums(domain, (Arm(),), (last,), None, 0.8, cuts),
+    ]
     for column in (domain.columns[0], *[c for c in domain.columns if c.ranged][:1]):
         low, high = number_ends(column)
         whole, part = (Bounded(column.name, low, end) for end in (high, (3 * low + high) / 4))

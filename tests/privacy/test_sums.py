@@ -124,6 +124,21 @@ CASES = {
 every = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
+def test_ranges_of_a_column_need_not_be_its_bins() -> None:
+    """By the value itself; what is missing lies by itself, what is below all ends in the first."""
+    frame = frame_of(2000, 3)
+    cuts = (("age", (0.0, 18.0, 37.0)), ("visits", (10.0, 33.0)))
+    mechanism = replace(strata(number=None), by=("age", "sex", "visits"), cuts=cuts)
+    assert mechanism.shape == (2, 3, 2, 3)
+    found = mechanism.without_noise(table_of(frame)).counts
+    ages = pd.cut(frame["age"], [-1, 17, 36, 99], labels=False)
+    visits = pd.cut(frame["visits"].astype(float), [-1, 32, 99], labels=False).fillna(2).astype(int)
+    for at in np.ndindex(3, 2, 3):
+        rows = (ages == at[0]) & (frame["sex"] == "fm"[at[1]]) & (visits == at[2])
+        old = frame["age"] > 37
+        assert found[:, *at].tolist() == [(rows & old).sum(), (rows & ~old).sum()]
+
+
 @every
 def test_sums_do_not_depend_on_the_order_of_rows(case: Case) -> None:
     """Exact arithmetic: the order of rows and blocks leaves no trace in the low bits."""

@@ -210,6 +210,26 @@ def test_verify_misses_a_contingency_table(asked: Tiny) -> None:
     assert any("has no table of sex, smoker, grade" in p for p in problems(asked.bundle))
 
 
+def test_an_effect_is_adjusted_for_ranges_of_its_own(tiny: Tiny) -> None:
+    asked = {"kind": "effect", "treated": "smoker", "outcome": "visits"}
+    asked |= {"adjust": {"weight": [40, 63], "sex": []}}
+    tiny.write(table(ROWS), **CHANGES | {"estimands": [asked]})
+    tiny.release()
+    assert verify_bundle(tiny.bundle).ok
+    (effect,) = Bundle(tiny.bundle).estimands
+    assert "adjusted for weight in ranges from 40, 63, sex" in " ".join(effect.about)
+    frame = pd.read_csv(tiny.folder / "table.csv").dropna(subset=["visits"])
+    steward = json.loads((tiny.out / "internal" / "internal.json").read_text())
+    by, treated = [frame["weight"] >= 63, frame["sex"].fillna("")], frame["smoker"] == "yes"
+    found = [
+        len(rows)
+        / len(frame)
+        * (rows[treated[rows.index]].mean() - rows[~treated[rows.index]].mean())
+        for _, rows in frame["visits"].clip(upper=30).groupby(by)
+    ]
+    assert steward["estimands"][0]["real"] == pytest.approx(sum(found), rel=0.02)
+
+
 def test_an_estimand_that_is_likely_refused_is_paid_for_only_if_told(
     tiny: Tiny, synthdp: Any
 ) -> None:

@@ -85,7 +85,7 @@ def test_what_refuses_after_a_release_is_what_refuses_in_plays(
 @pytest.mark.check
 def test_the_law_is_what_shares_declare_and_else_one_treated_row_in_ten() -> None:
     """150 treated old rows of 1,500, under a noise that asks for some 100; of 15 none is enough."""
-    laws = ({}, {"sick": 0.5, "old": 0.5}, {"sick": 0.5, "old": 0.02})
+    laws: tuple[dict[str, float], ...] = ({}, {"sick": 0.5, "old": 0.5}, {"sick": 0.5, "old": 0.02})
     columns = (with_shares(**law) for law in laws)
     told = [played(spec_of([EFFECT], rows=1500, epsilon=2.0, columns=c))[0] for c in columns]
     unknown, even, rare = (t["figures"][0] for t in told)
@@ -147,6 +147,15 @@ def test_a_condition_that_stand_in_rows_never_meet_is_taken_to_be_rare() -> None
     assert [told["refused"] for told in played(spec_of(asked, columns=COLUMNS | {"pay": column}))]
     for told in played(spec_of(asked, columns=COLUMNS | {"pay": column})):
         assert told["refused"] == 0
+
+
+def test_ranges_of_an_effect_are_played_and_not_the_bins() -> None:
+    """Of thirty bins each is too thin; of two ranges at the middle of the first bell none is."""
+    column = {"type": "number", "lower": 0, "upper": 30, "bins": 30}
+    asked = [{**EFFECT, "adjust": adjust} for adjust in ({"pay": [0, 9]}, ["pay"])]
+    both = [played(spec_of([a], rows=20_000, columns=COLUMNS | {"pay": column})) for a in asked]
+    ranges, bins = (told["figures"][0]["refused"] for (told,) in both)
+    assert ranges == 0 and bins == 1
 
 
 def test_an_estimand_that_is_likely_refused_is_not_paid_for() -> None:

@@ -233,6 +233,11 @@ OF_THE_TABLE: dict[str, Told] = {
     "Effect.adjust": asked(
         EFFECT, (of(seams.sums, "by"), (), ("sex",)), (EFFECTS, ANY, OTHER), adjust=["sex"]
     ),
+    "EffectEstimand.adjust": asked(
+        {**EFFECT, "outcome": "sex", "adjust": ["visits"]},
+        (of(seams.sums, "cuts"), (), (("visits", (0.0, 7.0)),)),
+        adjust={"visits": [0, 7]},
+    ),
     "RegressionEstimand.outcome": asked(LINE, (seams.told, ANY, OTHER), outcome="sex"),
     "RegressionEstimand.terms": asked(LINE, (seams.told, ANY, OTHER), terms=["old", "sex"]),
     "RegressionEstimand.where": asked(LINE, (seams.told, ANY, OTHER), where="sex == 'f'"),

@@ -50,6 +50,39 @@ def test_shares_that_are_left_out_leave_a_part_for_estimands() -> None:
     assert (shares.measure, shares.train) == (pytest.approx(0.17), pytest.approx(0.68))
 
 
+@pytest.mark.parametrize(
+    ("adjust", "mistake"),
+    [
+        (
+            "{age: [1, 40]}",
+            "estimands #1.adjust.age: edges of 'age' must rise, from 0, to below 99",
+        ),
+        ("{age: [0, 40, 40]}", "estimands #1.adjust.age: edges of 'age' must rise"),
+        ("{age: [0, 400]}", "estimands #1.adjust.age: edges of 'age' must rise"),
+        ("{sex: [0]}", "estimands #1.adjust.sex: 'sex' is no number"),
+        ("{seen: [0, 1]}", "estimands #1.adjust.seen: 'seen' is no number"),
+        ("{agee: [0, 40]}", "estimands #1.adjust.agee: unknown column 'agee'"),
+        ("{age: 40}", "estimands #1.adjust.age: expected a list, got 40"),
+        ("{age: [0, old]}", "estimands #1.adjust.age #2: expected a number, got 'old'"),
+        ("40", "estimands #1.adjust: expected a list, got 40"),
+        ("[sex, agee]", "estimands #1.adjust #2: unknown column 'agee'"),
+        ("{many: [], pay: [0, 9], age: []}", "many, pay, age make 5,800 strata"),
+    ],
+)
+def test_ranges_to_adjust_for_are_declared_in_order(adjust: str, mistake: str) -> None:
+    asked = f"[{{kind: effect, treated: \"arm == 'a'\", outcome: pay, adjust: {adjust}}}]"
+    asked = asked.replace("outcome: pay", "outcome: sex") if "pay" in adjust else asked
+    assert mistake in told(asked)
+
+
+def test_ranges_are_counted_and_not_bins() -> None:
+    """Ages have 100 bins, which with 200 of pay would be too many strata."""
+    asked = "{kind: effect, treated: \"arm == 'a'\", outcome: pay, adjust: {age: [0, 40], sex: []}}"
+    spec = read(f"[{asked}]")
+    names = [s.mechanism.name for s in plan_for(spec, Domain.from_spec(spec.columns)).spends]
+    assert any("sums of pay in 8 strata" in name for name in names)
+
+
 def test_every_estimand_has_a_planned_mechanism_that_the_total_pays_for() -> None:
     spec = read(
         """[{kind: question, ask: "share(age > 33) where sex by arm"},

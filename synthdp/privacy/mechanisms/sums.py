@@ -96,8 +96,10 @@ class NoisySums:
 class StratumSums:
     """Counts of rows by stratum, and sums of a bounded number and of its square, plus noise.
 
-    A row is in the first arm that holds, at its own levels of the columns `by`. It is in no stratum
-    where no arm holds, or where it has no number.
+    A row is in the first arm that holds, at its own levels of the columns `by`; of a column in
+    `cuts` its level is the range that its value lies in, from one of the declared left ends to the
+    next, and one more where it is missing. It is in no stratum where no arm holds, or where it has
+    no number.
 
     Sensitivity [derived here]: a row adds the vector (1, u, c u^2) with |u| <= 1, c = `SQUARE`, to
     one stratum and nothing to others. Its L2 norm is at most sqrt(2 + c^2), reached at |u| = 1;
@@ -109,8 +111,8 @@ class StratumSums:
     moves the sums by sqrt(2) times as much at most, reached where all rows that leave share one
     stratum and all that come another. All sums are whole numbers of 1 / `GRID`, which doubles add
     exactly in any order, so that rounding the noise is post-processing of the Gaussian mechanism.
-    Arms, levels and bounds are the spec's. Whether an arm holds for a row is asked of that row's
-    values alone.
+    Arms, levels, cuts and bounds are the spec's. Whether an arm holds for a row, and between which
+    cuts it lies, is asked of that row's values alone.
     """
 
     domain: Domain
@@ -118,6 +120,7 @@ class StratumSums:
     by: tuple[str, ...]
     number: Bounded | None
     noise_multiplier: float
+    cuts: tuple[tuple[str, tuple[float, ...]], ...] = ()
 
     def __post_init__(self) -> None:
         if math.prod(self.shape) > MAX_STRATA:
@@ -135,7 +138,8 @@ class StratumSums:
     @property
     def shape(self) -> tuple[int, ...]:
         """Arms, then levels of each column of `by`."""
-        return (len(self.arms), *(self.domain[name].levels for name in self.by))
+        own = {name: len(ends) + self.domain[name].missing for name, ends in self.cuts}
+        return (len(self.arms), *(own.get(name, self.domain[name].levels) for name in self.by))
 
     @property
     def sensitivity(self) -> float:
@@ -193,9 +197,14 @@ class StratumSums:
         arm = np.full(len(frame), -1, dtype=np.int64)
         for at, chosen in reversed(list(enumerate(self.arms))):
             arm[chosen.holds(values, len(frame))] = at
-        cell = np.zeros(len(frame), dtype=np.int64)
-        for name in self.by:
-            cell = cell * self.domain[name].levels + codes[:, self.domain.index(name)]
+        cell, cuts = np.zeros(len(frame), dtype=np.int64), dict(self.cuts)
+        for name, levels in zip(self.by, self.shape[1:], strict=True):
+            level: npt.NDArray[Any] = codes[:, self.domain.index(name)]
+            if name in cuts:
+                own = self._values(name, frame, codes)
+                place = np.clip(np.searchsorted(cuts[name], own, "right") - 1, 0, None)
+                level = np.where(np.isnan(own), levels - 1, place)
+            cell = cell * levels + level
         return np.where(arm < 0, -1, arm * math.prod(self.shape[1:]) + cell)
 
     def numbers(self, frame: Any, codes: Codes) -> npt.NDArray[np.float64]:

@@ -242,7 +242,9 @@ def _unknown(where: Loc, name: str, known: Collection[str], hint: str) -> SpecMi
 
 
 def _all_found(spec: ReleaseSpec, patterns: Collection[str]) -> Iterator[tuple[Loc, Any]]:
-    return (place for pattern in patterns for place in _found(spec, pattern))
+    found = (place for pattern in patterns for place in _found(spec, pattern))
+    # A map of columns has them as its keys.
+    return ((where, where[-1] if isinstance(one, tuple) else one) for where, one in found)
 
 
 def _found(value: Any, pattern: str) -> Iterator[tuple[Loc, Any]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
-from itertools import product
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import pairwise, product
+from types import MappingProxyType
 from typing import Any
 
 from synthdp.errors import QueryError
@@ -86,13 +87,14 @@ def _effect(spec: ReleaseSpec, where: Loc, estimand: EffectEstimand) -> Iterator
         text = f"graph mode {spec.graph.mode} declares no causes to adjust for"
         hint = "say it, e.g. adjust: [age]; adjust: [] where the treatment was drawn by lot"
         found.append(SpecMistake(where, text, hint))
-    adjusted = declared_causes(spec, estimand) if estimand.adjust is None else estimand.adjust
+    adjusted = declared_causes(spec, estimand) if estimand.adjust is None else estimand.by
     if estimand.adjust is None and estimand.outcome in adjusted:
         text = "the graph has it for a cause of the treatment: that is no effect"
         found.append(SpecMistake((*where, "outcome"), text, "turn the arrow, or say adjust"))
     yield from found or [
         *_clip(spec, (*where, "clip"), estimand.outcome, estimand.clip),
-        *_strata(spec, (*where, "adjust") if estimand.adjust else where, adjusted),
+        *_edges(spec, (*where, "adjust"), estimand),
+        *_strata(spec, (*where, "adjust") if estimand.adjust else where, adjusted, estimand.edges),
         *_latent(spec, where, estimand),
     ]
 
@@ -121,7 +123,7 @@ def figures(spec: ReleaseSpec) -> Iterator[SpecMistake]:
                 names = counted(parse_query(estimand.question, spec.columns))
             except QueryError:
                 return
-        total += spec.cells(names)
+        total += _count(spec, names, estimand.edges)
     if total > 10_000:  # what a bundle writes, and a page lists some of
         message = f"{total:,} strata in all; at most 10,000 are measured"
         hint = "name fewer estimands, or groups with fewer levels"
@@ -139,8 +141,36 @@ def _latent(spec: ReleaseSpec, where: Loc, estimand: EffectEstimand) -> Iterator
             yield SpecMistake(where, f"{message} common cause, and no column adjusts for it", hint)
 
 
-def _strata(spec: ReleaseSpec, where: Loc, names: tuple[str, ...]) -> Iterator[SpecMistake]:
-    if (strata := spec.cells(names)) > 1000:
+def _edges(spec: ReleaseSpec, where: Loc, estimand: EffectEstimand) -> Iterator[SpecMistake]:
+    """Left edges of ranges that an effect is adjusted for lie in the column, in order."""
+    for name, edges in estimand.edges.items():
+        column: Any = spec.columns.get(name)
+        if column is None:
+            continue
+        rising = all(a < b for a, b in pairwise(edges))
+        if column.operand != "number":
+            message, hint = f"{name!r} is no number", f"write {name}: [], for its levels"
+        elif edges[0] != column.lower or edges[-1] > column.upper or not rising:
+            message = f"edges of {name!r} must rise, from {column.lower:g}, to below"
+            message, hint = f"{message} {column.upper:g}", "left ends of ranges, the first is lower"
+        else:
+            continue
+        yield SpecMistake((*where, name), message, hint)
+
+
+def _count(spec: ReleaseSpec, names: Iterable[str], edges: Mapping[str, tuple[float, ...]]) -> int:
+    """Strata of columns, some of which have edges of their own."""
+    own = (len(ends) + spec.columns[n].missing for n, ends in edges.items() if n in spec.columns)
+    return spec.cells(n for n in names if n not in edges) * math.prod(own)
+
+
+def _strata(
+    spec: ReleaseSpec,
+    where: Loc,
+    names: tuple[str, ...],
+    edges: Mapping[str, tuple[float, ...]] = MappingProxyType({}),
+) -> Iterator[SpecMistake]:
+    if (strata := _count(spec, names, edges)) > 1000:
         message = f"{', '.join(names)} make {strata:,} strata; at most 1,000 are measured"
         yield SpecMistake(where, message, "name fewer columns, or declare wider bins")
 

@@ -364,7 +364,10 @@ def _member(kind: Any, tag: str | int) -> type[BaseModel] | None:
     if get_origin(kind) not in (Union, types.UnionType):
         return None
     for member in map(_bare, get_args(kind)):
-        if issubclass(member, BaseModel) and any(
+        if origin := get_origin(member):
+            if origin.__name__ == tag:
+                return cast(type[BaseModel], member)
+        elif issubclass(member, BaseModel) and any(
             tag in get_args(f.annotation)
             for f in member.model_fields.values()
             if get_origin(f.annotation) is Literal

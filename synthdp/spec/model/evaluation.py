@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 from annotated_types import Unit
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from synthdp.spec.model.columns import Column, Integer, Number
 from synthdp.spec.model.fields import (
@@ -283,6 +283,12 @@ class Gate(Model):
 
 MAX_COEFFICIENTS = 30  # of a regression
 
+Adjusted = Annotated[
+    Annotated[Names, Tag("tuple")] | Annotated[dict[Name, tuple[Real, ...]], Tag("dict")],
+    Discriminator(lambda given: "dict" if isinstance(given, dict) else "tuple"),
+]
+"""Columns, or columns with left edges; each tag is the name of its own type."""
+
 Clip = Annotated[tuple[Real, ...], Field(min_length=2, max_length=2), Unit("that of the column")]
 """Where a number ends for the sums: what lies beyond counts as the nearer end."""
 
@@ -303,7 +309,12 @@ class PaidEstimand(Model):
     @property
     def by(self) -> tuple[str, ...]:
         """The columns that make its strata, as far as they are named."""
-        return getattr(self, "adjust", None) or ()
+        return tuple(getattr(self, "adjust", None) or ())
+
+    @property
+    def edges(self) -> Mapping[str, tuple[float, ...]]:
+        """Left ends of the ranges that make strata of some of these, in place of their levels."""
+        return {}
 
 
 class AskedEstimand(PaidEstimand):
@@ -352,9 +363,20 @@ class EffectEstimand(PaidEstimand, Effect):
     """
 
     kind: Literal["effect"] = key("an average effect", "effect")
+    adjust: Adjusted | None = key(  # type: ignore[assignment]
+        "columns held fixed, by their levels; or a map of columns to left edges, the first is"
+        " `lower`, of ranges that need not be its bins ([]: its levels); default: the treatment's"
+        " causes in the graph",
+        ["disea"],
+        default=None,
+    )
     clip: Clip | None = key(
         "where the outcome's numbers end; default: the column's bounds", [0, 30], default=None
     )
+
+    @property
+    def edges(self) -> Mapping[str, tuple[float, ...]]:
+        return {n: e for n, e in self.adjust.items() if e} if isinstance(self.adjust, dict) else {}
 
 
 class RegressionEstimand(PaidEstimand):

@@ -370,6 +370,14 @@ def strata(*, split: bool = True) -> Build:
     return build
 
 
+def ranges(module: Any, domain: Domain) -> Any:
+    """Two ranges of the first column."""
+    name = domain.names[0]
+    low, high = number_ends(domain[name])
+    cuts = ((name, (low, (low + high) / 2)),)
+    return module.StratumSums(domain, (Arm(),), (name,), None, 2.0, cuts)
+
+
 def products(example: int) -> Build:
     """The clipped example of positions, or, as the fourth, that of a range."""
 
@@ -390,6 +398,7 @@ SUMS: Anchors = {
     "u": (f"return {U}", "return @"),
     "arms": (KEPT, f"{KEPT}\n        stratum, u = {TWICE}"),
     "arm": ("np.where(arm < 0, -1, arm * math.prod(self.shape[1:]) + cell)", "@"),
+    "cut": ('np.searchsorted(cuts[name], own, "right") - 1', "@"),
     "norm": ("math.sqrt(2 + SQUARE**2)", "@"),
     "noise": (f"return self._value({DRAW}", f"return self._value({DRAW} * @"),
     "number bound": ("clipped = np.clip(values, bounds.lower, bounds.upper)", "clipped = @"),
@@ -407,6 +416,7 @@ the sensitivity of counts | moved | norm <- 1.0
 99% of the noise | moved | noise <- 0.99
 noise that grows with the table | sigma | noise <- (1 + math.log1p(len(table.codes)))
 """  # noqa: E501
+RANGES_BUGS = "ranges by the table's mean | moved | cut <- (own > np.nanmean(own)).astype(int)"
 ARMS_BUGS = "a row in each arm | moved | arms <-"
 PRODUCTS_BUGS = """
 numbers that are not cut | moved | number bound <- values && number <- scaled
@@ -585,6 +595,7 @@ BUGS: dict[str, Bug] = {
     "training: examples mixed in a batch": Bug("dpsgd.training", trains(BatchMixes), {}, "moved"),
     **sums("strata", strata(), STRATA_BUGS),
     **sums("strata of arms that overlap", strata(split=False), ARMS_BUGS),
+    **sums("strata of ranges", ranges, RANGES_BUGS),
     **sums("products", products(1), PRODUCTS_BUGS),
     **sums("products of a range", products(4), RANGE_BUGS),
     **bugs("texts", "mechanisms.frequent_texts", texts, FREQUENT, TEXTS_BUGS),

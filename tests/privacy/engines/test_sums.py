@@ -68,6 +68,7 @@ def measured() -> list[Any]:
     return [
         StratumSums(DOMAIN, arms, ("ward",), pay, 1.0),
         StratumSums(DOMAIN, (Arm(),), (), None, 1.0),
+        StratumSums(DOMAIN, arms, ("age", "ward"), pay, 1.0, (("age", (0.0, 37.0, 60.0)),)),
         StratumSums(DOMAIN, (arm("pay is missing"),), ("sex",), age, 1.0),
         ProductSums(DOMAIN, arm("pay > 1"), (age,), products, 1.0),
         MomentMatrix(basis, basis.norm(deviations=2.0), 1.0),
