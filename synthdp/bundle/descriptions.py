@@ -182,8 +182,9 @@ def spec_yaml(spec: ReleaseSpec) -> str:
     if content.get("publication", {}).get("decision") == "optional":
         del content["publication"]["decision"]
     for column in content["columns"].values():
-        if not column.get("values", True):
-            del column["values"]
+        for name in ("values", "known_shares"):
+            if not column.get(name, True):
+                del column[name]
         if "edges" in column or "derived" in column:
             del column["bins"]  # the contract takes one of the three
     return SPEC_HEAD + yaml.dump(
