@@ -242,7 +242,7 @@ def test_a_search_conditions_on_more_than_three_columns_where_its_tests_are_shar
 def test_a_true_graph_of_numbers_stands_and_a_missing_cause_is_found(
     rows: int, epsilon: float, figure: Callable[..., None]
 ) -> None:
-    """Family-wise; `bent` came of a calculation, and none of these was drawn from for it."""
+    """Family-wise. `bent` is calculated; that it was missing showed on other draws of this law."""
     runs, name = 100, f"{rows:,} rows and epsilon {epsilon:g}"
     true = [validated(FORK, rows=rows, epsilon=epsilon, seed=s)[0] for s in range(runs)]
     false = [validated(FORK[:-1], rows=rows, epsilon=epsilon, seed=s)[0] for s in range(runs)]
