@@ -106,16 +106,19 @@ def check_answered(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan) -> None
 def noise_for(
     spec: ReleaseSpec, domain: Domain, estimand: Estimand, planned: SumMechanism, half_width: float
 ) -> tuple[float | None, float | None]:
-    """The most noise, as a multiple of the planned one, with which every figure but an intercept is
-    likely told and has half of its interval `half_width` wide at most; None where none is small
-    enough. Then the least half width, that of rows without noise, None where that is refused.
+    """The most noise, as a multiple of the planned one, with which every figure but an intercept,
+    or one of an effect's, is likely told and has half of its interval `half_width` wide at most;
+    None where none is small enough. Then the least half width, that of rows without noise, None
+    where that is refused.
     """
 
     def widest(factor: float) -> float:
         plays = _plays(spec, domain, estimand, planned.scaled(factor), ASSUMED.plays // 2)
         asked = [f for f in _told(plays)["figures"] if f["group"] != INTERCEPT]
-        likely = all(f["refused"] <= ASSUMED.likely for f in asked)
-        return max(f["half_width"] for f in asked) if likely else math.inf
+        likely = [f["half_width"] for f in asked if f["refused"] <= ASSUMED.likely]
+        if estimand.kind == "effect":  # its figures tell one effect, by other weights
+            return min(likely, default=math.inf)
+        return max(likely) if len(likely) == len(asked) else math.inf
 
     low, high = -8.0, 6.0  # powers of two
     least = widest(2**low)
