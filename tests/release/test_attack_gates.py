@@ -53,7 +53,7 @@ def test_the_attack_that_does_best_decides_and_is_named() -> None:
     }  # fmt: skip
     gate = Gate(metric="attack_advantage_upper", at_most=0.5, outside_guarantee=True)
     (verdict,) = check_gates([gate], figures)
-    assert not verdict.passed and verdict.margin == pytest.approx(-0.2)
+    assert not verdict.passed and verdict.gate.margin(verdict.figure.value) == pytest.approx(-0.2)
     assert (
         str(verdict)
         == "attack_advantage_upper: needs at most 0.5, got 0.7 by elbo with lira_online on 20 test"

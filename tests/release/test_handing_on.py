@@ -128,7 +128,7 @@ def test_games_are_played_on_neighbours_of_the_specs_relation(
 
     def models(*_: object, threat: ThreatModel, **__: object) -> SimpleNamespace:
         relations.append(threat.relation)
-        return SimpleNamespace(others=())
+        return SimpleNamespace(others=(), claim=None)
 
     def tables(measurer: object, outside: Any, inside: Any, **_: object) -> None:
         sizes.append((len(outside), len(inside)))

@@ -370,7 +370,9 @@ class Mapped(ColumnBase):
     map: Name | None = key(
         "the name of a map under `maps`, in place of `values`", "status", default=None
     )
-    known_shares: dict[Category, Annotated[Real, Field(ge=0, le=1)]] = key(
+    known_shares: Annotated[
+        dict[Category, Annotated[Real, Field(ge=0, le=1)]], Unit("part of the rows")
+    ] = key(
         "what part of the rows some categories have, from a published source and never from the"
         " rows: `plan` plays estimands by them",
         {"positive": 0.1},

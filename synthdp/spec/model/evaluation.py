@@ -363,7 +363,7 @@ class EffectEstimand(PaidEstimand, Effect):
     """
 
     kind: Literal["effect"] = key("an average effect", "effect")
-    adjust: Adjusted | None = key(  # type: ignore[assignment]
+    adjust: Annotated[Adjusted, Unit("that of the column")] | None = key(  # type: ignore[assignment]
         "columns held fixed, by their levels; or a map of columns to left edges, the first is"
         " `lower`, of ranges that need not be its bins ([]: its levels); default: the treatment's"
         " causes in the graph",
