@@ -5,7 +5,7 @@ are noticed.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,9 +14,10 @@ import pytest
 from benchmarks.bif import BayesianNetwork
 from synthdp.errors import GateError
 from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.ci_tests.chi_square import Answer, Query
 from synthdp.graph.implications import implications, required_tables
 from synthdp.graph.stage import rounds, validated
-from synthdp.graph.validation import ValidationReport, doubtful, rejudge, validate
+from synthdp.graph.validation import ValidationReport, doubtful, judged, rejudge, validate
 from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.session import Rehearsal
@@ -180,6 +181,28 @@ def test_every_claimed_independence_is_implied(network: Network) -> None:
         assert all(graph.d_separated(c.x, c.y, c.given) for c in claims if c.kind == "independence")
         absent = len(graph.nodes) * (len(graph.nodes) - 1) // 2 - len(graph.edges)
         assert sum(c.kind == "independence" for c in claims) == absent
+
+
+class Asked:
+    """Tests that call everything independent, and write down what they were asked."""
+
+    negligible = 0.1
+
+    def answer(self, queries: Sequence[Query], *, level: float, margin: float) -> list[Answer]:
+        self.asked = queries, level, margin
+        return [Answer("independent", 0.5, 0.0, 0.0, 0.05, 0.01) for _ in queries]
+
+
+def test_tests_of_any_query_judge_every_claim_at_one_level(network: Network) -> None:
+    net, tests = network("asia"), Asked()
+    graph = replace(net.graph(), groups={"g": ("tub", "asia")})
+    report = judged(graph, tests, domain=net.domain(), level=0.05)
+    queries, level, margin = tests.asked
+    assert [(f.claim.x, f.claim.y, f.claim.given) for f in report.findings] == list(queries)
+    assert level == pytest.approx(0.05 / len(queries)) and margin == report.negligible == 0.1
+    assert len(queries) + len(report.untested) == 8 * 7 / 2
+    assert {u.reason for u in report.untested} == {"within a group"}
+    assert {f.status for f in report.findings if f.claim.kind == "arrow"} == {"refuted"}
 
 
 def test_what_is_not_tested_is_listed_with_its_reason(network: Network) -> None:

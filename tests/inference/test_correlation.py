@@ -71,6 +71,50 @@ def test_numbers_inside_levels_are_allowed_for(spec: ReleaseSpec, domain: Domain
     assert low < figure.at_middles[0] < figure.estimate < figure.at_middles[1] < high
 
 
+def test_both_columns_are_allowed_for(spec: ReleaseSpec, domain: Domain) -> None:
+    """Numbers of two columns may move inside their levels, and together."""
+    codes, rng = drawn_levels(domain, 3000, 4), np.random.default_rng(2)
+    table = counted(domain, codes, ("age", "weight kg"), sigma=0, rng=rng)
+    low, high = _asked(spec, domain, "correlation(age, `weight kg`)", table).figures[0].bounds
+    first, second = (codes[:, domain.index(name)].astype(float) for name in ("age", "weight kg"))
+    weights = np.where(second > 0, 30 + 20 * (second - 1), 30)  # the first level is one number
+    found = []
+    for sign in (1, -1):
+        age, weight = 10 * first, weights.copy()
+        for _ in range(20):  # each to the end of its level that the other asks for
+            age = 10 * first + 9 * (sign * (weight - weight.mean()) > 0)
+            weight = weights + 20 * (second > 0) * (sign * (age - age.mean()) > 0)
+        found.append(np.corrcoef(age, weight)[0, 1])
+    assert low <= found[1] < found[0] <= high
+    assert found[0] - found[1] > 0.5 * (high - low)
+
+
+def test_rows_of_one_unit_widen_it_by_sampling_alone(domain: Domain) -> None:
+    codes, rng = drawn_levels(domain, 2000, 3), np.random.default_rng(1)
+    fine = _single(domain)
+    table = counted(fine, codes, ("age", "visits"), sigma=0, rng=rng)
+    unit = {"kind": "id", "column": "person", "max_rows": 4, "meaning": "one person"}
+    one, four = (
+        _asked(own, fine, TEXT, table).figures[0].interval
+        for own in (spec_with(), spec_with(privacy_unit=unit))
+    )
+    assert four[1] - four[0] == pytest.approx(2 * (one[1] - one[0]), rel=0.02)
+
+
+def test_noise_does_not_pull_it_to_zero(spec: ReleaseSpec, domain: Domain) -> None:
+    """Noise adds to both variances by its part in the means, which is taken off."""
+    near = np.exp(-np.abs(np.arange(8)[:, None] / 7 - np.arange(5) / 4) / 0.4)
+    exact = np.column_stack([np.round(2000 * near / near.sum()), np.zeros(8)])
+    told, rng = [], np.random.default_rng(0)
+    for sigma in (1e-3, *[25.0] * 400):
+        noisy = exact + rng.normal(0, sigma, exact.shape)
+        told += _asked(
+            spec, _single(domain), TEXT, NoisyTable(("age", "visits"), noisy, sigma)
+        ).figures
+    first, *others = (figure.estimate for figure in told)
+    assert np.mean(others) == pytest.approx(first, abs=0.01)
+
+
 def test_it_is_refused_where_nothing_tells_it(spec: ReleaseSpec, domain: Domain) -> None:
     codes, rng = drawn_levels(domain, 1000, 4), np.random.default_rng(2)
     apart = [counted(domain, codes, (name,), sigma=1, rng=rng) for name in ("age", "visits")]

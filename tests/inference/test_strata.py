@@ -284,6 +284,21 @@ def test_an_overlap_is_covered_and_not_without_the_noise(monkeypatch: pytest.Mon
     assert overlaps("far from the middle", 1600, 10.0, releases=100, seed=3)[1] < 0.85
 
 
+def test_the_noise_of_an_overlap_is_counted_once() -> None:
+    """Its mean is the variance of A where there is no effect; each product of noises is in it."""
+    rng, numerators, stated, sigma = np.random.default_rng(1), [], [], 12.0
+    exact = [np.full((2, 12), size) for size in (45.0, 0.0, 0.9)]
+    for _ in range(8000):
+        scales = (sigma, sigma, sigma / SQUARE)
+        noisy = [e + rng.normal(0, s, e.shape) for e, s in zip(exact, scales, strict=True)]
+        found = overlap_figure(NoisySums(*noisy, sigma), Bounded("visits", -1.0, 1.0), Rows())
+        low, high = (float(end) for end in found.of_rows or ())
+        weight = float(found.rows or 0) / 4
+        numerators.append(float(found.estimate or 0) * weight)
+        stated.append(((high - low) / 2 * weight / Z) ** 2)
+    assert np.mean(stated) == pytest.approx(np.var(numerators), rel=0.03)
+
+
 def test_without_noise_the_overlap_is_a_regression_on_strata() -> None:
     """Least squares of the outcome on treatment and strata weigh them alike; robust errors."""
     stratum, treated, y = drawn(5000, np.random.default_rng(2))
@@ -303,5 +318,7 @@ def test_without_noise_the_overlap_is_a_regression_on_strata() -> None:
         ]
     )
     assert found.rows == pytest.approx(4 * weights.sum())
+    of_all = overlap_figure(exact, NUMBER, Rows(holdout=0.2)).rows
+    assert of_all == pytest.approx(found.rows / 0.8)
     few = NoisySums(*(part / 100 for part in (exact.counts, exact.sums, exact.squares)), 0.1)
     assert "rows in an average stratum" in (overlap_figure(few, NUMBER, Rows()).refused or "")
