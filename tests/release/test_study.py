@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 import pytest
 
 from synthdp.audit.membership import WHITE_BOX, Board
+from synthdp.audit.shadow_models import plan_at
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError
 from synthdp.evaluate.learners import PAPER_CLASSIFIERS
@@ -166,6 +167,15 @@ def test_the_twin_without_a_graph_spends_the_same_budget(tiny: Tiny, kind: str) 
     assert twin.privacy.shares.graph == twin.privacy.shares.targets == 0
     for one in (spec, twin):
         assert 0.98 < plan_for(one, domain).epsilon_spent <= 1
+
+
+@pytest.mark.parametrize("kind", TWINS)
+def test_an_arm_without_privacy_has_none_in_any_of_its_looks(tiny: Tiny, kind: str) -> None:
+    spec = comparable(load_spec(tiny.write(**TWINS[kind]).spec), "simulated", 3)
+    plan = plan_at(spec, Domain.from_spec(spec.columns), math.inf)
+    for spend in plan.spends:
+        assert plan.epsilon_of(spend) > 50, spend.purpose
+        assert getattr(spend.mechanism, "clip", 1e4) == 1e4  # which no gradient reaches
 
 
 @pytest.mark.parametrize("kind", ["learn", "predict", "validate", "units"])
