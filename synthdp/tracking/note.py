@@ -16,7 +16,10 @@ GRAPH_FIGURES = ("edges_", "independences_")
 _PUBLISHED = ("_dp", "_noisy")  # figures that the bundle states too
 _ENDS = re.compile("_dp_(low|high)$")
 ML_PAGES = "workflowType=machine_learning"  # without it MLflow shows its menus for language models
-STUDY = "A study of rehearsals, outside the guarantee: nothing was published or charged."
+STUDY = (
+    "A study of rehearsals, outside the guarantee: nothing was published or charged. Where the"
+    " parameter `rows` is real, its figures are **confidential**."
+)
 Status = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
 VIEW = "synthdp"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"

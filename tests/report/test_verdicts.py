@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -345,6 +346,10 @@ class TestTheInternalPage:
         )
         whole = content(graph=None, estimands=(beside,))
         assert by_heading(report_uses(whole))["Effects"].word == word
+        assert whole.evaluation is not None
+        missed: Any = replace(whole.evaluation, effects=[SimpleNamespace(covered=False)] * 4)
+        wrong = replace(whole, graph=content().graph, evaluation=missed)
+        assert by_heading(report_uses(wrong))["Effects"].word == word  # of the rows it would be no
 
     def test_the_attack_that_tells_most_speaks(self) -> None:
         few = {"attack": "shadow", "models": 12, "refutes_claim": False}

@@ -284,15 +284,21 @@ def _models(report: EvaluationReport) -> Verdict:
 
 def _effects(content: ReportContent, report: EvaluationReport) -> Verdict:
     """Effects need a causal graph that the real rows do not refute, or figures of their own."""
+    asked = [e for e in content.estimands if e.statistic in ("effect", "coefficient")]
+    known = sum(e.interval is not None for e in asked)
+    of_effects = all(e.statistic == "effect" for e in asked)
+    figures = f"{known} of {len(asked)}", say("asked_effect" if of_effects else "asked_regression")
     if content.graph is None or content.graph.mode in ("none", "predict"):
-        asked = [e for e in content.estimands if e.statistic in ("effect", "coefficient")]
-        if known := sum(e.interval is not None for e in asked):
-            figure, text = f"{known} of {len(asked)}", say("asked_regression")
-            return _use("Effects", figure, text, "fair", "", "a graph that is validated")
+        if known:
+            return _use("Effects", *figures, "fair", "", "a graph that is validated")
         text = "the model claims no causes, and nothing of what would change if one were set"
         return _use("Effects", "no causes", text, "bad", "", "graph.mode: given or validate")
     cards = [*_claims(report)]
     states, told = [card.state for card in cards], [card.text for card in cards]
+    if known:  # these are right where the rows' own are not
+        state = verdicts.worst(["fair", *states])
+        text = "; ".join((figures[1], *told))
+        return _use("Effects", figures[0], text, state, "", "a graph that is validated")
     compared = [e for e in report.effects if e.covered is not None]
     if compared:
         held = sum(bool(e.covered) for e in compared)
