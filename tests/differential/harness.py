@@ -251,7 +251,8 @@ def run(
             logging.getLogger("synthdp").setLevel(logging.NOTSET)
     if outcome.ended in ("exit 130", "exit 143"):  # the command line makes an error of it
         raise KeyboardInterrupt
-    gc.collect()  # a cluster of this machine ends with its engine, and takes its folder along
+    if case.spec.get("compute", {}).get("engine") == "dask":
+        gc.collect()  # a cluster of this machine ends with its engine, and takes its folder along
     outcome.shown["printed"] = printed.getvalue().encode()
     outcome.shown["logged"] = "\n".join(listener.lines).encode()
     outcome.shown["warned"] = "\n".join(
