@@ -288,6 +288,11 @@ def _max_measurement(scale: float) -> Any:
     )  # the measure by which OpenDP draws Gumbel noise
 
 
+def load_sampler() -> None:
+    """Load what draws the noise; an `ImportError` comes now, and not after a charge."""
+    _opendp()
+
+
 def _opendp() -> Any:
     import opendp.prelude as dp  # 1.7 s of CPU: only when noise is really drawn
 

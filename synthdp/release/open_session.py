@@ -18,7 +18,7 @@ from synthdp.ledger import connect
 from synthdp.ledger.connect import open_ledger, steward_name
 from synthdp.ledger.ledger import Ledger
 from synthdp.privacy.engines.opening import read_by
-from synthdp.privacy.noise import Streams
+from synthdp.privacy.noise import Streams, load_sampler
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.private import Private
 from synthdp.privacy.session import Session
@@ -45,6 +45,7 @@ def open_session(job: Job, *, texts: bool = False) -> Session:
         (e.body for e in job.ledger.run_entries(job.folder.run) if e.kind == "reserve"), None
     )
     if reserved is None:
+        load_sampler()
         _check_unpaid(job)
         privacy = spec.privacy
         body = {

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -53,11 +54,11 @@ print(json.dumps(codes))
 
 
 def without_release(
-    *lines: list[str], folder: Path
+    *lines: list[str], folder: Path, packages: Sequence[str] = RELEASE_PACKAGES
 ) -> tuple[list[int], subprocess.CompletedProcess[str]]:
-    """Exit codes of commands where the extra is not installed, and what they said."""
+    """Exit codes of commands where the extra's packages are not installed, and what they said."""
     done = subprocess.run(
-        [sys.executable, "-c", BLOCKED.format(packages=RELEASE_PACKAGES), json.dumps(lines)],
+        [sys.executable, "-c", BLOCKED.format(packages=tuple(packages)), json.dumps(lines)],
         capture_output=True,
         text=True,
         cwd=folder,
@@ -102,6 +103,17 @@ def test_what_needs_more_names_the_command_that_installs_it(made: Path, tmp_path
     assert done.stderr.count(INSTALL_RELEASE) >= len(lines), done.stderr
     assert not (tmp_path / ".synthdp").exists()  # no ledger: nothing was spent
     assert re.search(r"note +gpu +not looked for: that takes torch", done.stdout)
+
+
+@pytest.mark.check
+def test_a_sampler_that_is_not_there_is_missed_before_anything_is_charged(tmp_path: Path) -> None:
+    for file in (EXAMPLE, EXAMPLE.with_suffix(".csv")):
+        shutil.copy(file, tmp_path)
+    codes, done = without_release(
+        ["release", EXAMPLE.name, "--accept-refusals"], folder=tmp_path, packages=["opendp"]
+    )
+    assert codes == [2] and "this needs opendp" in done.stderr
+    assert "budget: nothing was spent" in done.stderr
 
 
 def test_the_extra_holds_the_packages_that_errors_tell_of() -> None:

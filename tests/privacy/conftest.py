@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import csv
 import math
+import os
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -284,7 +285,11 @@ Train = Callable[..., Noiseless]
 
 @pytest.fixture
 def train() -> Train:
-    """DP-SGD on `rows` from the weights of `module`, which stays as it is; what was drawn."""
+    """DP-SGD on `rows` from the weights of `module`, which stays as it is; what was drawn.
+
+    On the CPU, or where the environment variable TRAIN_DEVICE says.
+    """
+    device = os.environ.get("TRAIN_DEVICE", "cpu")
 
     def run(
         module: Any, rows: Codes, settings: Any, normals: Any = None, spots: Any = None
@@ -292,7 +297,7 @@ def train() -> Train:
         from synthdp.privacy.dpsgd.training import Training
 
         drawn = Noiseless(**vars(Streams.fresh()), normals=normals, spots=spots)
-        own = Training(settings, copy.deepcopy(module), lambda done, total: None, None)
+        own = Training(settings, copy.deepcopy(module), lambda done, total: None, None, device)
         own.run(make_table(make_domain(*module.architecture.sizes), rows), drawn)
         return drawn
 
