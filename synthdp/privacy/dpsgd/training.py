@@ -32,7 +32,8 @@ they have without it, so that the coupling has the laws of both runs. Then:
 Assumed of kernels: *at one shape, with one number of threads, what comes out for a slot is one
 function of what is in it and of the weights*; other slots have no say. So it is for kernels whose
 order of operations is fixed by the shape, in memory that is aligned to 64 bytes, as MKL's and
-ATen's are. Tests measure it, bit by bit, at odd widths and up to the largest weights. Not assumed:
+ATen's are. Tests measure it, bit by bit, at odd widths and up to the largest weights (on CPUs, and
+of GPUs on an H100 alone). Not assumed:
 that a slot's place does not matter. It does, in the last digits, where widths are no multiples of a
 vector's; so batches with room in one chunk move nobody. A chunk has room for 6 standard deviations
 above the expected batch, and overflows with chance below 2e-8 a step where the table has the rows
