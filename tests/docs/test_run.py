@@ -56,7 +56,7 @@ GUIDES = [
 README = ROOT / "README.md"
 COMMANDS = ROOT / "docs" / "commands.md"
 EXAMPLE = ROOT / "docs" / "example"
-SHELL = ("cp", "head", "sed")
+SHELL = ("printf", "cp", "head", "sed")
 
 
 @dataclass
