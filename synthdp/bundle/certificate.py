@@ -24,10 +24,10 @@ from synthdp.privacy.events.kinds import event_from_json
 from synthdp.privacy.plan import Spend, spends_digest
 from synthdp.privacy.private import Receipt
 from synthdp.spec.load.wording import up
-from synthdp.spec.model import DomainFrom, Gate, Model, ReleaseSpec, derived_of
+from synthdp.spec.model import DomainFrom, Gate, Model, Publication, ReleaseSpec, derived_of
 
 # Raise it whenever facts or wording change: `verify` compares texts of the same format only.
-FORMAT = 17
+FORMAT = 18
 
 
 class Charge(Spend):
@@ -64,8 +64,9 @@ class ReleasedFile(Model):
 class Certificate(Model):
     """All facts of a certificate. Numbers are upper bounds.
 
-    `epsilon`, the groups and the profile are of the whole plan. `epsilon_spent` is composed from
-    the charges alone: it describes this outcome and is no bound for the run.
+    `advantage` is delta at epsilon 0, and `balance` what all releases of the dataset had reserved
+    with this one. `epsilon`, the groups and the profile are of the whole plan. `epsilon_spent` is
+    composed from the charges alone: it describes this outcome and is no bound for the run.
     """
 
     format: int
@@ -77,6 +78,7 @@ class Certificate(Model):
     epsilon_spent: float
     epsilon_allowed: float
     delta: float = Field(gt=0, lt=1)
+    advantage: float = Field(ge=0, le=1)
     adjacency: Literal["add_remove", "replace_one"]
     unit: Literal["row", "id"]
     unit_meaning: str
@@ -90,6 +92,9 @@ class Certificate(Model):
     derived: tuple[tuple[str, str], ...] = ()
     amended: tuple[str, ...] = ()
     cap: tuple[float, float] | None
+    balance: tuple[float, float] | None = None
+    publication: Publication | None = None
+    contact: str | None = None
     domain_from: DomainFrom | None = None
     planned: tuple[Spend, ...]
     charges: tuple[Charge, ...]
@@ -116,6 +121,7 @@ def certify(
     signer: str | None = None,
     audit: AuditRecord | None = None,
     scores: DpScores = (),
+    balance: Mapping[str, Any] | None = None,
 ) -> Certificate:
     """The certificate of a run.
 
@@ -131,6 +137,7 @@ def certify(
         signer: the public key of who signs the bundle; None for an unsigned one.
         audit: what an audit of the same spends found without real rows.
         scores: released scores of the table on real rows, where the spec has them charged.
+        balance: of the dataset when the run had reserved; None before.
     """
     charges = charges_of(entries)
     unit, privacy = spec.dataset.privacy_unit, spec.privacy
@@ -144,6 +151,7 @@ def certify(
         epsilon_spent=_composed(charges, spec),
         epsilon_allowed=privacy.epsilon,
         delta=privacy.delta,
+        advantage=_profile(planned, spec, epsilons=(0.0,))[0][1],
         adjacency=privacy.adjacency,
         unit=unit.kind,
         unit_meaning=unit.meaning,
@@ -161,6 +169,9 @@ def certify(
         ),
         amended=amended_of(entries),
         cap=(privacy.cap.epsilon, privacy.cap.delta) if privacy.cap else None,
+        balance=(balance["epsilon"], balance["delta"]) if balance else None,
+        publication=spec.publication,
+        contact=spec.dataset.contact,
         domain_from=spec.dataset.domain_from,
         planned=tuple(planned),
         charges=charges,
@@ -316,12 +327,10 @@ def profile_of(planned: Sequence[Spend], spec: ReleaseSpec) -> dict[str, Any]:
 
     See `certificate.guaranteed_epsilon`.
     """
-    points = accounting.delta_profile(
-        events_of(planned), epsilons=EPSILONS, adjacency=spec.privacy.adjacency
-    )
+    points = _profile(planned, spec, epsilons=EPSILONS)
     # A bound at a smaller epsilon holds at a larger one, so the least so far is a bound: it removes
     # the rounding far below 1e-12.
-    deltas = accumulate((min(max(d, 0.0), 1.0) for _, d in points), min)
+    deltas = accumulate((d for _, d in points), min)
     return {
         "meaning": (
             "for each epsilon, an upper bound on the delta of everything in this bundle together,"
@@ -330,6 +339,16 @@ def profile_of(planned: Sequence[Spend], spec: ReleaseSpec) -> dict[str, Any]:
         "adjacency": spec.privacy.adjacency,
         "points": [{"epsilon": e, "delta": d} for (e, _), d in zip(points, deltas, strict=True)],
     }
+
+
+def _profile(
+    planned: Sequence[Spend], spec: ReleaseSpec, *, epsilons: Sequence[float]
+) -> list[tuple[float, float]]:
+    """Delta at each of `epsilons`."""
+    points = accounting.delta_profile(
+        events_of(planned), epsilons=epsilons, adjacency=spec.privacy.adjacency
+    )
+    return [(epsilon, min(max(delta, 0.0), 1.0)) for epsilon, delta in points]
 
 
 def profile_svg(profile: dict[str, Any], certificate: Certificate) -> str:

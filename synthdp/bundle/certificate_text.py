@@ -45,10 +45,8 @@ def render(certificate: Certificate) -> str:
         return ", ".join(str(number.get(entry, entry)) for entry in entries)
 
     return template("certificate.md.j2").render(
-        c=c,
+        **_promise(c),
         own=c.domain_from,
-        unit=plain(c.unit_meaning),
-        added=c.adjacency == "add_remove",
         factor=math.exp(c.epsilon),
         unused=[plain(p.purpose) for p in c.purposes if not p.used],
         released=[(file.file, paid(file)) for file in c.released],
@@ -59,6 +57,22 @@ def render(certificate: Certificate) -> str:
         lattice=on_lattice(planned),
         sanity=SANITY,
     )
+
+
+def for_people(certificate: Certificate) -> str:
+    """What the guarantee means, for those whom the table is about, as Markdown."""
+    return template("people.md.j2").render(**_promise(certificate))
+
+
+def _promise(c: Certificate) -> dict[str, Any]:
+    """What both pages say of whom is promised what, and by whom."""
+    return {
+        "c": c,
+        "unit": plain(c.unit_meaning),
+        "added": c.adjacency == "add_remove",
+        "right": math.ceil(50 + 50 * c.advantage),  # of 100, whoever guesses is right 50 times
+        "publication": c.publication,
+    }
 
 
 def audit_markdown(record: AuditRecord | None) -> str:

@@ -12,7 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from synthdp.bundle.certificate import profile_svg
-from synthdp.bundle.certificate_text import effects_svg, gate_words, render, template_text
+from synthdp.bundle.certificate_text import (
+    effects_svg,
+    for_people,
+    gate_words,
+    render,
+    template_text,
+)
 from synthdp.bundle.content import MODEL_FILES, REPORT, Bundle
 from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, deployment_yaml
 from synthdp.bundle.descriptions import DATACARD, arrow_strengths, datacard, graph_title, readme
@@ -76,6 +82,9 @@ DERIVED: dict[str, Derived] = {
     "README.md": Derived(
         lambda b: readme(b.spec, b.certificate, day=b.day),
         "does not say what spec.yaml and privacy/certificate.json say",
+    ),
+    "PEOPLE.md": Derived(
+        lambda b: for_people(b.certificate), "does not say what privacy/certificate.json says"
     ),
     "synthdp.R": Derived(
         lambda b: template_text("synthdp.R.j2"), "is not the script that synthdp writes"

@@ -91,6 +91,7 @@ def _write_all(
         signer=signer.identity if signer else None,
         audit=content.audit,
         scores=content.scores.value if content.scores else (),
+        balance=asdict(balance),
     )
     steps.begin(tabling)
     frame = content.synthetic.value

@@ -43,7 +43,8 @@ from synthdp.verify.rewritten import score_problems
 
 # Relative: another version of the accountant may round differently in the last digits.
 TOLERANCE = 1e-6
-BOUNDS = ("epsilon", "epsilon_spent", "purposes")  # may be larger, by an earlier accountant
+# May be larger, by an earlier accountant.
+BOUNDS = ("epsilon", "epsilon_spent", "advantage", "purposes")
 
 
 def _check_spec(reader: Reader) -> Iterator[str]:
@@ -213,6 +214,7 @@ def _true_certificate(stated: Certificate, reader: Reader) -> Certificate:
         signer=stated.signer,
         audit=stated.audit,
         scores=stated.scores,
+        balance=reader.json("privacy/ledger.json")["balance"],
     )
 
 

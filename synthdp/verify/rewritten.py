@@ -108,6 +108,7 @@ def _rewritten(file: str) -> tuple[str, Check]:
 DISCLOSURE_CHECKS: dict[str, tuple[str, Check]] = {
     "certificate text": _rewritten("privacy/certificate.md"),
     "readme": _rewritten("README.md"),
+    "page for people": _rewritten("PEOPLE.md"),
     "script for R": _rewritten("synthdp.R"),
     "data card": _rewritten(DATACARD),
     "public report": _rewritten(REPORT),

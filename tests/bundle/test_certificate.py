@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from synthdp.bundle.certificate import (
     Certificate,
@@ -21,7 +22,7 @@ from synthdp.bundle.certificate import (
     certify,
     plan_problems,
 )
-from synthdp.bundle.certificate_text import describe_event, plain, render
+from synthdp.bundle.certificate_text import describe_event, for_people, plain, render
 from synthdp.bundle.content import BundleContent
 from synthdp.bundle.write import write_bundle
 from synthdp.privacy import accounting
@@ -154,6 +155,59 @@ def test_the_total_effect_is_a_sum_and_no_chain(made: Path) -> None:
     )
 
 
+# --- in short ---
+
+
+def first_page(certificate: Certificate) -> str:
+    return render(certificate).partition("## In short")[2].partition("## ")[0]
+
+
+def test_the_first_page_answers_a_board(made: Path) -> None:
+    """What harm is left, why this epsilon, who was asked, until when, what else is out."""
+    facts = Certificate.model_validate_json((made / "privacy" / "certificate.json").read_text())
+    assert facts.publication is not None
+    why = {"justification": "a | limit", "consulted": "the ethics board", "until": "2029"}
+    full = facts.model_copy(update={"publication": facts.publication.model_copy(update=why)})
+    text = first_page(full)
+    for words in (
+        "**Who answers for it**: The Clinic (Data desk",
+        "**Why this epsilon**: a \\| limit",
+        "**Who was asked**: the ethics board",
+        "**Until when**: 2029",
+        "together epsilon 3.5 and delta 1.1e-05, of 9 and 0.001 at most",
+        "use it for what it is for: Teaching",
+        "the program was not audited",
+    ):
+        assert words in text, words
+    assert "not stated" not in text and len(text.split()) < 330
+    assert first_page(full.model_copy(update={"publication": None})).count("not stated") == 4
+    assert "the ethics board" in for_people(full)
+
+
+@pytest.mark.parametrize(("noise", "right"), [(0.5, 85), (2.0, 60), (8.0, 53), (1e3, 51)])
+def test_how_often_the_best_guess_is_right(release: Any, noise: float, right: int) -> None:
+    """Of one Gaussian look: Phi(1 / 2 noise), rounded up."""
+    spend = Spend(
+        purpose="x", mechanism="x", event={"event": "gaussian", "noise_multiplier": noise}
+    )
+    release.content = replace(release.content, planned=(spend,))
+    made = _certificate(release)
+    assert right - 1 < 100 * stats.norm.cdf(1 / (2 * noise)) <= right
+    assert f"**at most {right} times in 100**" in first_page(made)
+    assert f"at most **{right} times in 100**" in for_people(made)
+
+
+def test_tables_of_several_noises_are_told_in_one_cell() -> None:
+    once = {"event": "discrete_gaussian", "sigma": 42.7, "sensitivity": 1}
+    of = [{"event": "repeated", "count": 4, "of": once}, once | {"sigma": 60.0}]
+    assert describe_event({"event": "all", "of": of}) == (
+        "discrete Gaussian on counts that a unit moves by at most 1; tables: 4 of sigma 42.7, 1 of"
+        " sigma 60"
+    )
+    apart = [once, once | {"sensitivity": 2}]
+    assert describe_event({"event": "all", "of": apart}).count("; and discrete Gaussian") == 1
+
+
 def test_infinite_group_bounds_are_named(release: Any) -> None:
     release.content = replace(release.content, group_epsilons={1: 1.3, 10: math.inf})
     certificate = _certificate(release)
@@ -255,7 +309,11 @@ def test_rows_that_a_query_made_are_told(
     made = build(tmp_path, text)
     bundle = write_bundle(tmp_path / "bundle", made.content, ledger=made.ledger, force=False)
     told = (bundle / "privacy" / "certificate.md").read_text()
-    (sentence,) = [line for line in told.split("## ")[1].split("\n") if "query" in line]
+    (sentence,) = [
+        line
+        for line in told.partition("## The guarantee")[2].partition("## ")[0].split("\n")
+        if "query" in line
+    ]
     assert ". " not in sentence and f"the guarantee is for {whose}" in sentence
     assert "holds for the people" in sentence and "if the query makes one row of each" in sentence
     facts = json.loads((bundle / "privacy" / "certificate.json").read_text())

@@ -43,7 +43,7 @@ def test_a_good_bundle_passes(made: Path) -> None:
     assert (
         report.ok and report.delta == 1e-5 and report.epsilon is not None and 1 < report.epsilon < 3
     )
-    assert len(report.checks) == 24
+    assert len(report.checks) == 25
 
 
 @pytest.mark.check
@@ -182,6 +182,14 @@ FACTS: dict[str, tuple[Callable[[Any], object], tuple[str, ...]]] = {
     "the epsilon of a purpose lowered": (
         lambda c: c["purposes"][0].update(epsilon=0.01),
         ("purposes does not follow",),
+    ),
+    "less than a test can reach": (
+        lambda c: c.update(advantage=0.01),
+        ("advantage does not follow from the spec, the plan and the ledger: says 0.01",),
+    ),
+    "other releases left out": (
+        lambda c: c.update(balance=[1.5, 1e-5]),
+        ("balance does not follow",),
     ),
     "group bound lowered": (
         lambda c: c["groups"][2].update(joint_epsilon=1.5),

@@ -36,6 +36,8 @@ PUBLISHED = {
     "region": "Region of it",
     "sector": "Finance",
     "justification": "Reason of it",
+    "consulted": "Board of it",
+    "until": "End of it",
     "authors": ["Author of it"],
 }
 FOUND = {"run": "20261124-0123456789ab", "epsilon": 0.25, "delta": 3e-7}
@@ -329,5 +331,9 @@ OF_THE_TABLE: dict[str, Told] = {
             ("Publication", "justification", "Reason of it"),
             ("Publication", "authors", "Author of it"),
         )
+    },
+    **{
+        f"Publication.{name}": told({"publication": PUBLISHED}, says("certificate.md", words))
+        for name, words in (("consulted", "Board of it"), ("until", "End of it"))
     },
 }

@@ -196,7 +196,14 @@ class All(Adapter):
         return dp_accounting.ComposedDpEvent(tuple(map(event_from_json, list(data["of"]))))
 
     def words(self) -> str:
-        return "; and ".join(kind_of(part).words() for part in self.parts)
+        repeated = dp_accounting.SelfComposedDpEvent
+        drawn = [(p.count, p.event) if isinstance(p, repeated) else (1, p) for p in self.parts]
+        tables = [(n, e) for n, e in drawn if isinstance(e, DiscreteGaussianDpEvent)]
+        if len(tables) < len(drawn) or len({table.sensitivity for _, table in tables}) != 1:
+            return "; and ".join(kind_of(part).words() for part in self.parts)
+        listed = ", ".join(f"{n} of sigma {table.sigma:.6g}" for n, table in tables)
+        most = tables[0][1].sensitivity
+        return f"discrete Gaussian on counts that a unit moves by at most {most}; tables: {listed}"
 
 
 @lru_cache(maxsize=REMEMBERED)

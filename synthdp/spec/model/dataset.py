@@ -313,6 +313,16 @@ class Publication(Model):
         "the review board's limit for this table",
         default=None,
     )
+    consulted: str | None = key(
+        "who was asked before: a review board, the people in the data",
+        "the ethics board of the university, on 12 March 2026",
+        default=None,
+    )
+    until: str | None = key(
+        "until when the release may be used, or when it is looked at again",
+        "the next wave, at the latest 2029",
+        default=None,
+    )
     authors: tuple[Annotated[str, Field(min_length=1)], ...] = key(
         "who fills in the record; default: the curators", ["A. Steward"], default=()
     )
