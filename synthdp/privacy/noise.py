@@ -266,14 +266,14 @@ def _checked(scale: float) -> float:
 
 @cache
 def _gaussian_measurement(sigma: float) -> Any:
-    dp = _opendp()
+    dp = load_sampler()
     domain = dp.vector_domain(dp.atom_domain(T="i64"))
     return dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=sigma)
 
 
 @cache
 def _laplace_measurement(scale: float) -> Any:
-    dp = _opendp()
+    dp = load_sampler()
     return dp.m.make_laplace(
         dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64"), scale=scale
     )
@@ -281,19 +281,15 @@ def _laplace_measurement(scale: float) -> Any:
 
 @cache
 def _max_measurement(scale: float) -> Any:
-    dp = _opendp()
+    dp = load_sampler()
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
     return dp.m.make_noisy_max(
         *space, dp.zero_concentrated_divergence(), scale=scale
     )  # the measure by which OpenDP draws Gumbel noise
 
 
-def load_sampler() -> None:
-    """Load what draws the noise; an `ImportError` comes now, and not after a charge."""
-    _opendp()
-
-
-def _opendp() -> Any:
+def load_sampler() -> Any:
+    """OpenDP, which draws the noise; where it is missing, an `ImportError` before any charge."""
     import opendp.prelude as dp  # 1.7 s of CPU: only when noise is really drawn
 
     dp.enable_features("contrib")

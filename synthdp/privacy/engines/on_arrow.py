@@ -43,7 +43,7 @@ from synthdp.privacy.engines.engine import (
 )
 from synthdp.privacy.engines.parts import Part, Parts, batches
 from synthdp.privacy.noise import Randomness, fresh_generator
-from synthdp.privacy.readers.files import BATCH_ROWS, _is_text
+from synthdp.privacy.readers.files import BATCH_ROWS
 from synthdp.privacy.table import Columns, Side, Summands, added, count_tables
 
 Job = Callable[[Part], list[Integers]]
@@ -263,11 +263,6 @@ def whole_rows(domain: Domain, found: Sequence[Rows]) -> Rows:
     }
     texts = cleaned([c for c in domain.columns if not c.ranged], encoded)
     return codes, pd.concat([values, texts], axis=1)[list(domain.names)], held
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Whether cells are texts, perhaps as a dictionary."""
-    return _is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
 # --- shards ---
