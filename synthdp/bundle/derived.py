@@ -152,7 +152,7 @@ def public_content(bundle: Bundle) -> PublicContent:
     spec, graph = bundle.spec, bundle.json("graph.json")
     groups = groups_of(bundle.tables, bundle.domain)
     facts, drawn = bundle.certificate.model_dump(mode="json"), spec.sampling.rows
-    balance, publication = bundle.json("privacy/ledger.json")["balance"], spec.publication
+    balance = bundle.json("privacy/ledger.json")["balance"]
     floors = {
         name: sampling_floor(
             bundle.codes, bundle.domain, tables, first=drawn or 1, second=max(1, facts["rows"])
@@ -164,9 +164,6 @@ def public_content(bundle: Bundle) -> PublicContent:
         facts=facts,
         about=About(
             description=spec.dataset.description,
-            intended_use=publication.intended_use if publication else None,
-            publisher=", ".join(c.name for c in publication.curators) if publication else None,
-            contact=spec.dataset.contact,
             licence=spec.dataset.licence,
             day=bundle.day,
             budget=budget_left(spec.privacy.epsilon, balance["epsilon"], balance["cap_epsilon"]),

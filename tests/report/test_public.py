@@ -66,6 +66,8 @@ def facts(**changes: Any) -> dict[str, Any]:
         "scores": [],
         "audit": None,
         "signer": None,
+        "publication": None,
+        "contact": None,
         **changes,
     }
 

@@ -277,10 +277,13 @@ class TestThePublicPage:
         assert uses_of(public())["Means by group"].word == "cannot tell"
 
     def test_the_first_screen_says_what_whom_and_whom_to_ask(self) -> None:
-        about = About(
-            description="A survey.", contact="<desk@x.example>", licence="CC0-1.0", day="2026-11-05"
-        )
-        html = render_public(public(about=about))
+        about = About(description="A survey.", licence="CC0-1.0", day="2026-11-05")
+        told = {"curators": [{"name": "The <Office>"}], "intended_use": "lessons"}
+        told |= {"justification": "a board's limit", "consulted": "<the board>"}
+        stated = facts(contact="<desk@x.example>", publication=told)
+        html = render_public(public(about=about, facts=stated))
+        for said in ("The &lt;Office&gt;", "lessons", "a board&#39;s limit; asked before: &lt;the"):
+            assert said in html[: html.index("<main>")]
         first = html[: html.index("<main>")]
         for said in ("A survey.", "one person", "&lt;desk@x.example&gt;", "CC0-1.0", "2026-11-05"):
             assert said in first

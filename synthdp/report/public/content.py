@@ -27,9 +27,6 @@ class About:
     """
 
     description: str | None = None
-    intended_use: str | None = None
-    publisher: str | None = None
-    contact: str | None = None
     licence: str | None = None
     day: str | None = None
     budget: str | None = None
