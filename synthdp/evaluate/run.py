@@ -72,6 +72,12 @@ class EvaluationReport:
         figures["tstr_ratio"] = self.utility.tstr_ratio
         return {name: value for name, value in figures.items() if value is not None}
 
+    @property
+    def told_apart(self) -> groups.TwoSampleRow | None:
+        """The classifier that tells synthetic rows from real ones best."""
+        rows = (r for r in self.two_sample if r.compared == "synthetic from real")
+        return max(rows, key=lambda r: r.auc, default=None)
+
     def to_json(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return {

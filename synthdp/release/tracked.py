@@ -8,15 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+
+from synthdp.bundle.noisy_values import ESTIMANDS
 from synthdp.bundle.signing import STATEMENT
 from synthdp.evaluate.dp_scores import with_ends
+from synthdp.files import parse_json, read_text
 from synthdp.graph.causal import CausalGraph
+from synthdp.graph.level_groups import groups_of, on_groups
 from synthdp.graph.validation import ValidationReport
 from synthdp.model.fit import Fitted
 from synthdp.release.gates import GateVerdict
 from synthdp.release.job import Job
 from synthdp.release.judge import Judgement, estimands_beside, opened
 from synthdp.report.internal.content import EstimandBeside
+from synthdp.report.public.content import measured, measured_pairs
+from synthdp.report.verdicts import NOISY_SHAPE
 from synthdp.spec.model import MembershipAttack
 from synthdp.tracking.mlflow_run import Tracker
 from synthdp.tracking.note import AttackOutcome, PublicationVerdict
@@ -42,8 +49,14 @@ def record_publication(
     public = {"tv1_noisy": judgement.tv1_noisy.value} | (
         with_ends(judgement.scores.value) if judgement.scores else {}
     )
+    public |= _lost_in_noise(job, fitted)
     log.metrics(_spent(job) | public | graph_figures(fitted.graph.graph, fitted.graph.validation))
     if bundle is not None:
+        if job.spec.estimands:
+            asked = parse_json(read_text(bundle / ESTIMANDS))["estimands"]
+            told = [e["figures"] for e in asked if e["statistic"] != "table"]  # which tells itself
+            answered = sum(any(f.get("interval") for f in figures) for figures in told)
+            log.metrics({"estimands_asked": len(told), "estimands_answered": answered})
         for name in TRACKED:
             log.artifact(bundle / name, folder="bundle/privacy" if name == "privacy" else "bundle")
         log.release(bundle)
@@ -63,6 +76,9 @@ def record_judgement(
     if (evaluation := opened(judgement.evaluation)) is not None:
         real = evaluation.utility.mean_auc_real
         log.metrics(evaluation.metrics() | ({} if real is None else {"trtr_auc": real}))
+        if (apart := evaluation.told_apart) is not None:
+            ends = {"_low": apart.low, "_high": apart.high}
+            log.metrics({"told_apart_auc" + end: v for end, v in ({"": apart.auc} | ends).items()})
     if (estimands := opened(judgement.estimands)) is not None:
         log.metrics(_worst(estimands_beside(job, fitted, estimands)))
     if (attack := opened(judgement.attack)) is not None:
@@ -105,6 +121,22 @@ def graph_figures(graph: CausalGraph, found: ValidationReport | None) -> dict[st
 def _spent(job: Job) -> dict[str, float]:
     """What the whole plan composes to, which is the guarantee, and what this outcome used of it."""
     return {"epsilon_spent": job.spent.epsilon_spent, "epsilon_planned": job.plan.epsilon_spent}
+
+
+def _lost_in_noise(job: Job, fitted: Fitted) -> dict[str, float]:
+    """How many columns, and pairs, of those measured have a table that is noise, as the report
+    counts them.
+    """
+    tables = fitted.tables.value
+    groups = groups_of(tables, job.domain)
+    shown = [on_groups(table, groups) for table in tables]
+    none = np.zeros((1, len(job.domain)), dtype=np.uint16)  # the noise is of the tables alone
+    columns = [c.by_noise for c in measured(groups.coarse, none, shown)]
+    pairs = [p.by_noise for p in measured_pairs(groups.coarse, none, shown)]
+    return {
+        name: float(sum(noise >= NOISY_SHAPE for noise in of))
+        for name, of in (("columns_noise", columns), ("pairs_noise", pairs))
+    }
 
 
 def _attack_outcomes(

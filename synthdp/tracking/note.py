@@ -13,8 +13,8 @@ from synthdp.bundle.descriptions import published_sha256
 from synthdp.spec.model import ReleaseSpec
 
 GRAPH_FIGURES = ("edges_", "independences_")
-_PUBLISHED = ("_dp", "_noisy")  # figures that the bundle states too
-_ENDS = re.compile("_dp_(low|high)$")
+_PUBLISHED = ("_dp", "_noisy", "_noise", "_answered", "_asked")  # of figures in the bundle, too
+_ENDS = re.compile("_(dp|auc)_(low|high)$")
 ML_PAGES = "workflowType=machine_learning"  # without it MLflow shows its menus for language models
 STUDY = (
     "A study of rehearsals, outside the guarantee: nothing was published or charged. Where the"

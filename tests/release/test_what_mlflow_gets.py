@@ -20,6 +20,8 @@ pytestmark = pytest.mark.check
 MISFITS = 37
 METRICS = {
     *("epsilon_planned", "epsilon_spent", "tv1_noisy", "edges_given"),
+    *("columns_noise", "pairs_noise"),
+    *("told_apart_auc", "told_apart_auc_low", "told_apart_auc_high"),
     *("tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio", "trtr_auc"),
 }
 
@@ -66,3 +68,14 @@ def test_a_release_tells_no_count_of_real_rows(
     assert sorted(told.files) == sorted(
         ["/internal.html", *(f"bundle/{'privacy/' * (n == 'privacy')}{n}" for n in TRACKED)]
     )
+
+
+def test_questions_that_got_an_answer_are_counted(
+    tiny: Any, make_table: Callable[..., pd.DataFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, asks = Told(), ("share(sex == 'female')", "mean(weight) where visits > 9999")
+    asked = [{"kind": "question", "ask": ask} for ask in asks]
+    monkeypatch.setattr("synthdp.release.run.tracker", lambda *_, **__: told)
+    shares = {"measure": 0.2, "train": 0.3, "estimands": 0.5}
+    tiny.write(make_table(), privacy={"shares": shares}, estimands=asked).release(accept_refusals=True)
+    assert (told.figures["estimands_asked"], told.figures["estimands_answered"]) == (2, 1)

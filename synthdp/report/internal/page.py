@@ -186,10 +186,8 @@ def attack_card(attack: Mapping[str, Any] | None, *, why: str = "not run") -> Ve
 
 
 def _apart(report: EvaluationReport) -> Iterator[Verdict]:
-    rows = [r for r in report.two_sample if r.compared == "synthetic from real"]
     same = [r.auc for r in report.two_sample if r.compared == "real from real"]
-    if rows:
-        best = max(rows, key=lambda r: r.auc)
+    if (best := report.told_apart) is not None:
         yield verdicts.told_apart(best.auc, best.low, best.high, floor=max(same, default=None))
 
 

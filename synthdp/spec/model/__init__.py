@@ -112,6 +112,7 @@ __all__ = [
     "ParquetSource",
     "Privacy",
     "PrivacyUnit",
+    "Publication",
     "Ranged",
     "RegressionEstimand",
     "ReleaseSpec",
