@@ -37,6 +37,14 @@ def answer(
         Literal["csv"] | None,
         typer.Option("--format", help="Print the figures of questions as CSV [default: text]."),
     ] = None,
+    every: Annotated[
+        bool,
+        typer.Option(
+            "--every",
+            help="Print one CSV of every mean, median and count, of all rows and by each other"
+            " column.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Answer a question from a bundle's noisy tables, with a 95% interval where there is one.
@@ -50,6 +58,9 @@ def answer(
         raise OutputError(
             "--format csv is of the figures of a question", hint="ask one, or take --json alone"
         )
+    if every:
+        _every(bundle, alone=query is None and form is None and not as_json)
+        return
     if query == "-":
         _session(bundle, as_json=as_json, as_csv=form is not None)
         return
@@ -71,6 +82,21 @@ def answer(
     facts = {"estimands": [result.to_json() for result in paid]}
     none = 'this release paid for no results of its own; ask it, e.g. with "count()"'
     show(facts, as_json=as_json, text=lambda: "\n\n".join(map(str, paid)) or none)
+
+
+def _every(bundle: Path, *, alone: bool) -> None:
+    """The honest companion of the rows: with what is not known among it."""
+    from synthdp.inference.answer import HEADER, Questions, as_csv
+
+    if not alone:
+        raise OutputError("--every asks its own questions, and prints CSV", hint="give it alone")
+    with working():
+        lines = [
+            [found.query.text, ", ".join(found.query.by), ", ".join(group), *told]
+            for found in Questions(bundle).every()
+            for group, told in found.lines()
+        ]
+    typer.echo(as_csv(("question", "by", "group", *HEADER), lines), nl=False)
 
 
 def _session(bundle: Path, *, as_json: bool, as_csv: bool) -> None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -44,13 +44,17 @@ from synthdp.inference.words import (
     outside_domain,
 )
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.spec.expressions.parsed import Expression
+from synthdp.spec.expressions.parsed import Expression, quoted
 from synthdp.spec.expressions.query import Query, parse_query
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import ReleaseSpec
 from synthdp.spec.model.evaluation import Clip, number_bounds
 
 Tier = Literal["A", "B", "C"]
+HEADER = (
+    *("estimate", "low", "high", "low_at_middles", "high_at_middles"),
+    *("rows", "unit", "tier", "refused"),
+)
 
 
 @dataclass(frozen=True)
@@ -106,21 +110,28 @@ class Answer:
 
     def to_csv(self) -> str:
         """The figures as CSV, a line for each, with the columns of `by` first."""
-        text = io.StringIO()
-        lines = csv.writer(text, lineterminator="\n")
-        ends = ("low", "high", "low_at_middles", "high_at_middles")
-        lines.writerow([*self.query.by, "estimate", *ends, "rows", "unit", "tier", "refused"])
+        return as_csv([*self.query.by, *HEADER], [[*g, *told] for g, told in self.lines()])
+
+    def lines(self) -> Iterator[tuple[tuple[str, ...], list[object]]]:
+        """Each figure's group, and its values in the order of `HEADER`."""
         for group, f in zip(self.groups, self.figures, strict=True):
             pairs = (*(f.interval or ("", "")), *(f.at_middles or ("", "")))
-            told = (*group, f.estimate, *pairs, f.rows, self.unit, self.tier, f.refused)
-            lines.writerow(["" if value is None else value for value in told])
-        return text.getvalue()
+            yield group, [f.estimate, *pairs, f.rows, self.unit, self.tier, f.refused]
 
     def __str__(self) -> str:
         lines = figure_lines(
             self.query.statistic, self.figures, interval=self.tier != "C", unit=self.unit
         )
         return figures_text(f"{self.query.text}   ({TIERS[self.tier]})", lines, self.about)
+
+
+def as_csv(header: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
+    """Lines as CSV; None is an empty field."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(header)
+    table.writerows([["" if value is None else value for value in line] for line in lines])
+    return text.getvalue()
 
 
 @dataclass(frozen=True)
@@ -167,7 +178,29 @@ class Questions:
             OutputError: it has too many cells or groups.
             VerifyError: a file was changed, or cannot be read, or the tables do not agree.
         """
-        query = parse_query(text, self.spec.columns)
+        return self._answer(parse_query(text, self.spec.columns))
+
+    def every(self) -> Iterator[Answer]:
+        """Mean and median of each number, and counts of each other column: of all rows, and by each
+        other column, where `by` takes so many groups. The synthetic rows are not asked: what no
+        noisy table tells is refused.
+        """
+        columns, most = self.domain.columns, SETTINGS.max_groups
+        groups = {quoted(c.name): c.levels for c in columns if not c.ranged and c.levels <= most}
+        numbers = [
+            f"{what}({quoted(c.name)})"
+            for c in columns
+            if c.ranged
+            for what in (("mean", "median") if c.step_seconds is None else ("median",))
+        ]
+        texts = [f"{one}{of}" for one in numbers for of in ("", *(f" by {g}" for g in groups))]
+        texts += [f"count() by {name}" for name in groups]
+        pairs = [p for p in combinations(groups, 2) if groups[p[0]] * groups[p[1]] <= most]
+        texts += [f"count() by {one}, {other}" for one, other in pairs]
+        for text in texts:
+            yield self._answer(parse_query(text, self.spec.columns), of_rows=False)
+
+    def _answer(self, query: Query, *, of_rows: bool = True) -> Answer:
         spec, domain, tables = self.spec, self.domain, self.tables
         same = [(i, c) for i, q, c in self.asked if ask_the_same(query, q, domain)]
         for i, clip in same:
@@ -177,6 +210,9 @@ class Questions:
                 return _labelled(Answer(query, "A", result.figures, said), spec, domain)
         found = answer_tables(query, spec, domain, tables)
         check_agreement(found.agreement, self.bundle, query.columns)
+        if found.tier == "C" and not of_rows:
+            refused = Figure(None, refused="no noisy table tells it")
+            return replace(found, figures=(refused,), groups=(("",) * len(query.by),))
         if found.tier == "C":
             check_sums(self.bundle, (TABLE,))
             rows = found.figures[0].rows or 0.0

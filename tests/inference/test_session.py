@@ -131,3 +131,26 @@ def test_questions_in_python_share_what_was_read(small_bundle: Callable[..., Pat
     first = questions.answer("share(smoker) by sex")
     (questions.bundle / "marginals.json").unlink()
     assert questions.answer("share(smoker) by sex").to_json() == first.to_json()
+
+
+def test_every_figure_at_once(small_bundle: Callable[..., Path], synthdp: Any) -> None:
+    """Each is that of its question; where no table tells it, no row of the model is asked."""
+    folder = small_bundle(("sex", "smoker"), ("sex", "visits"))
+    (folder / "synthetic.csv").unlink()
+    done = synthdp("answer", folder, "--every")
+    assert done.code == 0, done.err
+    lines = list(csv.DictReader(io.StringIO(done.out)))
+    told = {line["question"]: line for line in lines}
+    assert {"mean(visits)", "median(visits) by sex", "count() by sex, smoker"} <= told.keys()
+    lost = [line for line in lines if line["refused"] == "no noisy table tells it"]
+    assert "mean(visits) by smoker" in {line["question"] for line in lost}
+    assert all(line["tier"] == "C" and not line["estimate"] for line in lost)
+    for text in ("mean(visits) by sex", "count() by sex, smoker"):
+        found = [line for line in lines if line["question"] == text]
+        answer = Bundle(folder).answer(text)
+        assert [float(line["low"]) for line in found] == [
+            (f.interval or (0,))[0] for f in answer.figures
+        ]
+        assert [line["group"] for line in found] == [", ".join(g) for g in answer.groups]
+    both = synthdp("answer", folder, "mean(visits)", "--every")
+    assert both.code == 2 and "give it alone" in both.err
