@@ -51,6 +51,7 @@ GUIDES = [
         "reviewer",
         "consumer",
         "extending",
+        "guides/one-question",
     )
 ]
 README = ROOT / "README.md"
