@@ -16,6 +16,7 @@ PARTS = {
     "tables": [(discrete_gaussian_pld(8.0, width=WIDTH), 40)],
     "little noise": [(discrete_gaussian_pld(0.7, width=WIDTH), 3)],
     "training": [(gaussian(0.8, width=WIDTH, rate=0.02), 300)],
+    "losses that are large and rare": [(gaussian(0.6, width=WIDTH, rate=1e-4), 200)],
     "a plan": [
         (discrete_gaussian_pld(20.0, width=WIDTH), 14),
         (gaussian(0.9, width=WIDTH, rate=0.05), 60),
@@ -65,6 +66,15 @@ def test_a_gaussian_is_the_librarys(noise: float, rate: float) -> None:
         for epsilon in (-0.5, -0.01, 0.0, 0.1, 1.0, 4.0):
             true = other.get_delta_for_epsilon(epsilon)
             assert own.get_delta_for_epsilon(epsilon) == pytest.approx(true, rel=1e-9, abs=1e-13)
+
+
+@pytest.mark.parametrize(("noise", "rate"), [(0.5, 1e-4), (0.3, 1e-6), (1.0, 1e-4)])
+def test_rare_large_losses_need_no_wide_window(noise: float, rate: float) -> None:
+    """A thousand steps of a small batch of ten million rows took a grid of 1e8 losses."""
+    once = gaussian(noise, width=1e-4, rate=rate)
+    made = composed([(once, 1000)])
+    for own, whole in ((once._pmf_remove, made._pmf_remove), (once._pmf_add, made._pmf_add)):
+        assert whole.to_dense_pmf().size < 8 * own.to_dense_pmf().size
 
 
 def test_nothing_stays_nothing() -> None:

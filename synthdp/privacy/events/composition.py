@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,8 @@ Floats = npt.NDArray[np.float64]
 TAIL = 1e-15  # mass that a window of losses may leave out on either side
 REACH = 500_000  # places of a grid on either side of a loss of zero
 BLOCK = 64  # places whose losses are taken for their largest, or smallest, where a window is sought
-# Of Chernoff's bound, in standard deviations; any is sound.
+# Of Chernoff's bound, in standard deviations, and in what `TAIL` needs of the longest part, which
+# is what bounds sums of rare large losses; any is sound.
 ORDERS = (0.3, 0.6, 1.0, 1.7, 2.8, 4.5, 8.3)
 
 
@@ -129,17 +131,16 @@ def _window(parts: Sequence[Part]) -> tuple[int, int]:
     low, high = 0, sum(part.count * (len(part.probs) - 1) for part in parts)
     middle = math.fsum(part.count * part.moments[0] for part in parts)
     variance = math.fsum(part.count * part.moments[1] for part in parts)
-    for order in ORDERS:
-        t = order / math.sqrt(max(variance, 1.0))
-        for sign in (1, -1):
-            logs = (part.count * part.log_mean(sign * t) for part in parts)
-            reach = (math.fsum(logs) - math.log(TAIL)) / t
-            if not math.isfinite(reach):
-                continue
-            if sign > 0:
-                high = min(high, math.ceil(middle + reach))
-            else:
-                low = max(low, math.floor(middle - reach))
+    scales = 1 / math.sqrt(max(variance, 1.0)), -math.log(TAIL) / max(len(p.probs) for p in parts)
+    for t, sign in product([order * scale for scale in scales for order in ORDERS], (1, -1)):
+        logs = (part.count * part.log_mean(sign * t) for part in parts)
+        reach = (math.fsum(logs) - math.log(TAIL)) / t
+        if not math.isfinite(reach):
+            continue
+        if sign > 0:
+            high = min(high, math.ceil(middle + reach))
+        else:
+            low = max(low, math.floor(middle - reach))
     return min(low, high), max(low, high)
 
 
