@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -49,6 +49,10 @@ from synthdp.spec.expressions.query import Query, parse_query
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import ReleaseSpec
 from synthdp.spec.model.evaluation import Clip, number_bounds
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 Tier = Literal["A", "B", "C"]
 
@@ -107,14 +111,23 @@ class Answer:
     def to_csv(self) -> str:
         """The figures as CSV, a line for each, with the columns of `by` first."""
         text = io.StringIO()
-        lines = csv.writer(text, lineterminator="\n")
-        ends = ("low", "high", "low_at_middles", "high_at_middles")
-        lines.writerow([*self.query.by, "estimate", *ends, "rows", "unit", "tier", "refused"])
-        for group, f in zip(self.groups, self.figures, strict=True):
-            pairs = (*(f.interval or ("", "")), *(f.at_middles or ("", "")))
-            told = (*group, f.estimate, *pairs, f.rows, self.unit, self.tier, f.refused)
-            lines.writerow(["" if value is None else value for value in told])
+        told = (["" if value is None else value for value in line] for line in self._lines())
+        csv.writer(text, lineterminator="\n").writerows(told)
         return text.getvalue()
+
+    def to_frame(self) -> pd.DataFrame:
+        """The same as a frame: a row for each figure, and in `refused` why one has no numbers."""
+        import pandas as pd
+
+        head, *lines = self._lines()
+        return pd.DataFrame(lines, columns=head)
+
+    def _lines(self) -> Iterator[list[Any]]:
+        ends = ("low", "high", "low_at_middles", "high_at_middles")
+        yield [*self.query.by, "estimate", *ends, "rows", "unit", "tier", "refused"]
+        for group, f in zip(self.groups, self.figures, strict=True):
+            pairs = (*(f.interval or (None, None)), *(f.at_middles or (None, None)))
+            yield [*group, f.estimate, *pairs, f.rows, self.unit, self.tier, f.refused]
 
     def __str__(self) -> str:
         lines = figure_lines(
