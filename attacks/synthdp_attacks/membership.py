@@ -348,7 +348,7 @@ def attack_membership(
 
     def counted(name: str, before: int) -> Fleet:
         def tell(state: Progress) -> None:
-            told(before + state.finished, steps, "models")
+            told(before + state.finished + state.underway, steps, "models")
 
         return (
             fleet.within(name) if progress is None else replace(fleet.within(name), progress=tell)
