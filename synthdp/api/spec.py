@@ -123,12 +123,10 @@ class Spec:
 
         >>> import synthdp
         >>> text = synthdp.Spec.draft({"age": "int64", "sex": "category"}, rows=5000)
-        >>> print(text[text.index("age:") : text.index("privacy:")])
+        >>> print(text[text.index("age:") :])
         age:
             type: integer
             lower: !fill_in "the least value allowed: public knowledge, not the least in the table"
-            upper: !fill_in "the greatest value allowed"
-          sex:
         ...
         """
         from synthdp.spec.init.draft import draft_spec
@@ -321,22 +319,18 @@ class Spec:
     def of_dataframe(self, df: pd.DataFrame) -> Spec:
         """The same spec with the rows `df` in place of its source; only their dtypes are seen.
 
-        It warns of declared numbers whose dtypes look inferred. A neighbouring table has the same
-        dtypes, so that the warning tells nothing that the guarantee is on.
+        It warns of declared numbers whose dtypes look inferred.
         """
-        from synthdp.bundle.descriptions import SPEC_HEAD, spec_yaml
         from synthdp.privacy.readers.files import told_inferred
         from synthdp.spec.model import DataFrameSource
 
-        dataset, given = self.content.dataset, DataFrameSource(kind="dataframe")
-        source = dataset.source if isinstance(dataset.source, DataFrameSource) else given
+        spec, source = self, self.content.dataset.source
+        if not isinstance(source, DataFrameSource):
+            source = DataFrameSource(kind="dataframe")
+            spec = self.replace(**{"dataset.source": {"kind": "dataframe"}})
         if told := told_inferred(df, self.columns, source.rename):
             warnings.warn(told, stacklevel=4)
-        if source is dataset.source:
-            return self
-        dataset = dataset.model_copy(update={"source": source})
-        text = spec_yaml(self.content.model_copy(update={"dataset": dataset}))
-        return Spec(text.removeprefix(SPEC_HEAD), path=self.path)
+        return spec
 
     def __repr__(self) -> str:
         spec = self.content
