@@ -27,7 +27,7 @@ from synthdp_attacks.epsilon import (
     provable_epsilon,
 )
 from synthdp_attacks.errors import AttackError, FleetError
-from synthdp_attacks.fleet import RUNNERS, Fleet, Progress
+from synthdp_attacks.fleet import RUNNERS, Fleet, Progress, tell_share
 from synthdp_attacks.game import (
     SELECTORS,
     Game,
@@ -102,5 +102,6 @@ __all__ = [
     "shared_confidence",
     "table_ratio",
     "table_score",
+    "tell_share",
     "two_worlds_ratio",
 ]

@@ -8,19 +8,21 @@ was running is lost. Tasks that were running when a worker died are run again on
 from __future__ import annotations
 
 import dataclasses
-import functools
 import inspect
 import math
 import os
 import socket
+import threading
 import time
 import warnings
 import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 from uuid import uuid4
@@ -47,7 +49,8 @@ VISIBLE_WITHIN_S = 60.0  # a file of another machine may take that long to show 
 class Progress:
     """The progress of a fleet.
 
-    `remaining_s` is None until a task of this run, or a group of them, has finished.
+    `remaining_s` is None until a task of this run, or a group of them, has finished. `underway` is
+    what running tasks have done, in tasks, as far as their work says so (`tell_share`).
     """
 
     finished: int
@@ -55,6 +58,15 @@ class Progress:
     total: int
     elapsed_s: float
     remaining_s: float | None
+    underway: int = 0
+
+
+_share: ContextVar[Callable[[float], None]] = ContextVar("share", default=lambda share: None)
+
+
+def tell_share(share: float) -> None:
+    """Say from inside of a task, or of a group, what share of it is done; elsewhere, nothing."""
+    _share.get()(share)
 
 
 @runtime_checkable
@@ -86,9 +98,10 @@ class Fleet:
     `folder` holds what was derived from rows: keep it with the private data.
 
     `attempts`: how often a task may kill its worker before it is given up and reported. `progress`
-    is called as tasks, or groups of them, finish. `identity`: a name of the trainer and its
-    settings, by which results are found again, in place of the one that `identity_of` makes;
-    whoever gives it sees to it that another trainer has another name.
+    is called as tasks, or groups of them, finish, and looks every `every_s` seconds what running
+    ones have done. `identity`: a name of the trainer and its settings, by which results are found
+    again, in place of the one that `identity_of` makes; whoever gives it sees to it that another
+    trainer has another name.
     """
 
     folder: Path
@@ -96,6 +109,7 @@ class Fleet:
     attempts: int = 3
     progress: Callable[[Progress], None] | None = None
     identity: str | None = None
+    every_s: float = 1.0
 
     def __post_init__(self) -> None:
         """Make the folder absolute: a worker of an earlier run may have another working folder."""
@@ -128,22 +142,49 @@ class Fleet:
                 stacklevel=2,
             )
         begin, before, failed = time.monotonic(), len(results.missing(range(count))), set[int]()
+        telling, furthest, told = threading.Lock(), 0, (-1, 0, 0)
 
         def tell() -> None:
+            nonlocal furthest, told
             if self.progress is None:
                 return
-            missing, elapsed = len(results.missing(range(count))), time.monotonic() - begin
-            remaining = None
-            if missing < before:
-                remaining = (missing - len(failed)) * elapsed / (before - missing)
-            done = count - missing
-            self.progress(Progress(done, len(failed), count, elapsed, remaining))
+            with telling:
+                running, elapsed = results.missing(range(count)), time.monotonic() - begin
+                missing, remaining = len(running), None
+                if missing < before:
+                    remaining = (missing - len(failed)) * elapsed / (before - missing)
+                done = count - missing
+                furthest = max(furthest, done + int(sum(map(results.share, running))))
+                underway = furthest - done  # what a dead worker had done is done again
+                if told != (told := (done, len(failed), underway)):
+                    self.progress(Progress(done, len(failed), count, elapsed, remaining, underway))
 
         tell()
-        self._finish(_Job(results, work), range(count), failed, tell)
+        with self._telling(tell):
+            self._finish(_Job(results, work), range(count), failed, tell)
         return Harvest(
             {i: results.read(i) for i in range(count) if i not in failed}, tuple(sorted(failed))
         )
+
+    @contextmanager
+    def _telling(self, tell: Callable[[], None]) -> Iterator[None]:
+        """Call `tell` now and then, in a thread, until what is inside has ended."""
+        ended, context = threading.Event(), copy_context()
+
+        def ask() -> None:
+            while not ended.wait(self.every_s):
+                with suppress(OSError):  # the folder goes, or comes back
+                    context.run(tell)
+
+        thread = threading.Thread(target=ask, name="fleet", daemon=True)
+        if self.progress is not None:
+            thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            if thread.is_alive():
+                thread.join()
 
     def _finish(self, job: _Job, tasks: range, failed: set[int], tell: Callable[[], None]) -> None:
         """Run what is missing until nothing is, or only tasks that kill: `failed` gets these."""
@@ -215,6 +256,7 @@ class _Job:
         for index in left:
             self.results.mark(index).touch()
         together = self.work if len(left) > 1 and isinstance(self.work, GroupWork) else None
+        told = _share.set(partial(self.results.keep_share, left))
         try:
             done = together.many(left) if together else map(self.work, left)
             for index, arrays in zip(left, done, strict=True):
@@ -222,6 +264,8 @@ class _Job:
         except Exception as error:
             error.add_note(f"in task {', '.join(map(str, self.results.missing(left)))} of a fleet")
             raise
+        finally:
+            _share.reset(told)
         return group
 
 
@@ -247,6 +291,19 @@ class Results:
     def mark(self, index: int) -> Path:
         """The file that says that a task has begun and not ended."""
         return self.folder / f"model-{index:06d}.started"
+
+    def keep_share(self, indices: Iterable[int], share: float) -> None:
+        """Note in the marks of tasks that begun what share of them is done."""
+        for index in indices:
+            with suppress(FileNotFoundError), self.mark(index).open("r+") as mark:
+                mark.write(f"{min(share, 1):.4f}")
+
+    def share(self, index: int) -> float:
+        """What share of a task is done, as far as its mark says."""
+        try:
+            return float(self.mark(index).read_text() or 0)
+        except (OSError, ValueError):
+            return 0.0
 
     def missing(self, indices: Iterable[int]) -> tuple[int, ...]:
         """Those of the tasks that have no result."""
@@ -382,7 +439,7 @@ def _content(value: Any, *, own: bool = False) -> object:
         return [kind.__name__, *map(_content, value)]
     if isinstance(value, set | frozenset):  # in an order that is not another in each process
         return sorted(str(_content(part)) for part in value)
-    if isinstance(value, functools.partial):
+    if isinstance(value, partial):
         return [_content(value.func, own=True), _content((value.args, value.keywords))]
     if inspect.ismethod(value):
         return [_content(value.__func__), _content(value.__self__, own=True)]
@@ -395,7 +452,7 @@ def _content(value: Any, *, own: bool = False) -> object:
         fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.compare}
         return [_content(kind), _content(fields)]
     if own:  # without caches
-        cached, attributes = functools.cached_property, getattr(value, "__dict__", {})
+        cached, attributes = cached_property, getattr(value, "__dict__", {})
         kept = {
             n: a for n, a in attributes.items() if not isinstance(getattr(kind, n, None), cached)
         }

@@ -11,9 +11,9 @@ the trainer returns with a likelihood ratio.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations
+from itertools import combinations, count
 from math import comb
 from typing import Any
 
@@ -28,7 +28,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from synthdp_attacks.epsilon import Claim, choose_threshold, provable_epsilon
 from synthdp_attacks.errors import AttackError
-from synthdp_attacks.fleet import Fleet
+from synthdp_attacks.fleet import Fleet, Progress
 from synthdp_attacks.game import (
     MINIMUM_PAIRS,
     Game,
@@ -310,6 +310,7 @@ def attack_membership(
     also: Sequence[tuple[str, str]] = (),
     elsewhere: int = 0,
     units: Codes | None = None,
+    progress: Callable[[int, int, str], object] | None = None,
 ) -> MembershipReport:
     """Attack `trainer` on the rows of `table` at `targets`, `pairs` model pairs for each.
 
@@ -322,7 +323,8 @@ def attack_membership(
     every likelihood ratio. The control re-uses the models without the target; with `control_pairs`
     it is a game of its own, which also tests the machinery of the trainings and costs
     `2 x control_pairs` models for each target. The same arguments and the same state of `rng`
-    continue what lies in the fleet's folder.
+    continue what lies in the fleet's folder. `progress` hears how many steps have ended, of how
+    many, and what goes on: a step is a model, or a part of the judging.
 
     Raises:
         AttackError: something that was asked for is unknown, too few, or outside the domain.
@@ -340,18 +342,31 @@ def attack_membership(
         score_names=[name for name, _ in (main, *also) if name not in EXTRACTORS],
     )
     games, controls = [], []
+    models = 2 * len(targets) * (pairs + control_pairs)
+    steps, judging = models + len(extractors) + 2, count(models)
+    told = progress or (lambda done, total, what: None)
+
+    def counted(name: str, before: int) -> Fleet:
+        def tell(state: Progress) -> None:
+            told(before + state.finished + state.underway, steps, "models")
+
+        return (
+            fleet.within(name) if progress is None else replace(fleet.within(name), progress=tell)
+        )
+
     for number, target in enumerate(targets):
         own, others = apart(table, target, units)
         played_on = partial(playing, others.rows, own, trainer, units=others.units)
-        game = played_on(pairs=pairs, fleet=fleet.within(f"target-{number}"))
+        before = 2 * number * (pairs + control_pairs)
+        game = played_on(pairs=pairs, fleet=counted(f"target-{number}", before))
         games.append(_inside(game, public))
         if control_pairs:
-            folder = fleet.within(f"control-{number}")
+            folder = counted(f"control-{number}", before + 2 * pairs)
             played = played_on(pairs=control_pairs, fleet=folder, control=True)
             controls.append(_inside(played, public))
         elif (~game.shadow_members).sum() >= ENOUGH_TO_SPLIT:
             controls.append(game.control(rng))
-    return judge(
+    report = judge(
         games,
         controls,
         public=public,
@@ -363,7 +378,10 @@ def attack_membership(
         also=also,
         elsewhere=elsewhere,
         target="record" if units is None else "unit",
+        begin=lambda what: told(next(judging), steps, what),
     )
+    told(steps, steps, "")
+    return report
 
 
 def _check_arguments(
@@ -398,21 +416,24 @@ def judge(
     also: Sequence[tuple[str, str]] = (),
     elsewhere: int = 0,
     target: str = "record",
+    begin: Callable[[str], object] = lambda what: None,
 ) -> MembershipReport:
     """Attack games that were played; `target` is the word for what was asked about.
 
+    `begin` hears of each extractor, of the white-box scores and of the verdicts as they begin.
     Models of all games are judged together, each game by its own classifier. A ceiling and a bound
     on epsilon hold for the mean over targets as they do for one.
     """
     seeds = [int(seed) for seed in rng.integers(2**31, size=len(games) + len(controls))]
     scores = _white_box(games, [main[0], *(extractor for extractor, _ in also)])
-    listed = [(extractor, tuple(classifiers)) for extractor in extractors]
-    listed += [(score, tuple(LIKELIHOODS)) for score in scores]
-    rows = [
-        attack_row(e, c, GameOutcome.together(o))
-        for e, names in listed
-        for c, o in _outcomes(games, seeds, public, e, *names).items()
-    ]
+    groups = [(name, [name], classifiers) for name in extractors]
+    rows = []
+    for what, names, judges in [*groups, ("white-box scores", scores, tuple(LIKELIHOODS))]:
+        begin(what)
+        for name in names:
+            found = _outcomes(games, seeds, public, name, *judges).items()
+            rows += [attack_row(name, c, GameOutcome.together(o)) for c, o in found]
+    begin("verdicts")
     confidence = shared_confidence(1 + len(also) + elsewhere)
     arena = _Arena(games, controls, seeds, public, claim, confidence)
     verdict, outcomes = arena.verdict(main)

@@ -151,13 +151,14 @@ def attack_tables(
     releases: int,
     claim: Claim | None = None,
     confidence: float = CONFIDENCE,
+    progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> AttackVerdict:
     """Ask of `releases` noisy releases of each world which world it came from.
 
     `measurer` counts rows `[rows, columns]` and adds fresh noise; `outside` and `inside` are the
     rows without and with the target. `confidence`: what the verdict may claim by itself; lower its
     error where other attacks share it. The control tells half of the releases without the target
-    from the other half.
+    from the other half. `progress` hears how many of the releases of each world have been asked.
 
     Raises:
         AttackError: too few releases, or no noisy tables.
@@ -168,9 +169,10 @@ def attack_tables(
             " to say much"
         )
     ratio = two_worlds_ratio(outside, inside)
-    scores = np.array(
-        [[ratio(measurer(rows)) for rows in (outside, inside)] for _ in range(releases)]
-    )
+    scores = np.empty((releases, 2))
+    for done, own in enumerate(scores):
+        progress(done, releases)
+        own[:] = [ratio(measurer(rows)) for rows in (outside, inside)]
     outcome = GameOutcome(scores.T.ravel(), np.repeat([False, True], releases))
     counts = Counts.at(outcome.scores, outcome.members)
     control = Counts.at(scores[:, 0], np.arange(releases) % 2 == 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from synthdp.inference.estimands import EstimandResult
     from synthdp.ledger.entries import Choice, Decision
     from synthdp.ledger.ledger import Ledger
-    from synthdp.report.sections import ReportTable
-    from synthdp.report.verdicts import Verdict
     from synthdp.spec.model import ReleaseSpec
     from synthdp.verify.checks import VerifyReport
 
@@ -55,7 +52,7 @@ class Bundle:
 
     >>> import synthdp
     >>> synthdp.Bundle("releases/clinic/bundle")
-    Bundle('releases/clinic/bundle')
+    Bundle('releases/clinic/bundle': dataset 'clinic', epsilon 1, 200 rows)
     """
 
     path: Path
@@ -124,8 +121,9 @@ class Bundle:
 
     def sample(
         self,
-        n: int,
+        n: int | None = None,
         *,
+        num_rows: int | None = None,
         do: Mapping[str, object] | None = None,
         given: Mapping[str, object] | str | None = None,
         seed: int | None = None,
@@ -133,7 +131,7 @@ class Bundle:
         """`n` new rows from the bundle's model, typed as in `table`. It costs no privacy.
 
         Args:
-            n: how many rows, at least 1.
+            n: how many rows, at least 1; SDV's name for it, `num_rows`, will do, too.
             do: columns that are set, with their values: the law under this intervention, which is
                 the model's own and is not calibrated to the noisy tables.
             given: columns that were observed, with their values, or a condition as a spec's
@@ -144,8 +142,8 @@ class Bundle:
 
         Raises:
             SpecError: a column or a value is outside the domain, or the condition cannot be read.
-            OutputError: next to no row has what is given, or `n` is below 1, or `do` rests on
-                arrows that only predict.
+            OutputError: next to no row has what is given, or `n` is below 1 or not given, or `do`
+                rests on arrows that only predict.
             VerifyError: a file was changed.
 
         >>> import synthdp
@@ -160,14 +158,17 @@ class Bundle:
         from synthdp.sample.files import typed_rows
         from synthdp.sample.sampler import Sampler, generator
 
-        if n < 1:
-            raise OutputError(f"{n} rows cannot be drawn", hint="ask for one row or more")
+        asked = [rows for rows in (n, num_rows) if rows is not None]
+        if len(asked) != 1:
+            raise OutputError("give one of n and num_rows", hint="as in `bundle.sample(1000)`")
+        if asked[0] < 1:
+            raise OutputError(f"{asked[0]} rows cannot be drawn", hint="ask for one row or more")
         sampler, columns = Sampler.of_bundle(self.path), self.spec.columns
         settings = self._settings(do or {})
         if warning := sampler.warning(settings):
             warnings.warn(warning, stacklevel=2)
         blocks = sampler.sample(
-            n,
+            asked[0],
             do=settings,
             given=[given] if isinstance(given, str) else self._settings(given or {}),
             rng=generator(seed),
@@ -275,7 +276,7 @@ class Bundle:
 
         The answer has `tier` (A measured, B spanned, C model only: no interval), `figures` (one for
         each group of `by`), `about` (what they are of, in words) and `unit`. `estimate` and
-        `interval` are of an answer without `by`; `to_csv()` has all figures as a table.
+        `interval` are of an answer without `by`; `to_frame()` and `to_csv()` have a row for each.
 
         Raises:
             QueryError: the question cannot be read.
@@ -334,6 +335,21 @@ class Bundle:
         from synthdp.inference.estimands import bundle_estimands
 
         return bundle_estimands(self.path)
+
+    @property
+    def scores(self) -> pd.DataFrame:
+        """What the release paid to know of its own quality, a row for each score, with the ends
+        `low` and `high` of its 95% interval; empty where the spec asks for none.
+
+        >>> import synthdp
+        >>> synthdp.Bundle("releases/clinic/bundle").scores.empty
+        True
+        """
+        import pandas as pd
+
+        names = ["name", "target", "value", "low", "high"]
+        found = [[getattr(score, name) for name in names] for score in self.certificate.scores]
+        return pd.DataFrame(found, columns=names)
 
     def decide(self, answer: Choice, *, by: str, why: str, ledger: str | None = None) -> Decision:
         """Record in the ledger whether this bundle may be published. It spends nothing.
@@ -435,6 +451,7 @@ class Bundle:
         )
 
     def _repr_html_(self) -> str:
+        from synthdp.api.text import cards_html
         from synthdp.bundle.content import Bundle as Stated
         from synthdp.bundle.derived import public_content
         from synthdp.report.public.page import public_cards, public_uses
@@ -458,9 +475,17 @@ class Bundle:
         return cards_html(title, cards, tables=[purposes], svg=svg, notes=content.notes)
 
     def __repr__(self) -> str:
+        from synthdp.errors import SynthdpError
+
         here = Path.cwd()
         shown = self.path.relative_to(here) if self.path.is_relative_to(here) else self.path
-        return f"Bundle({shown.as_posix()!r})"
+        try:
+            spec = self.spec
+            told = f": dataset {spec.dataset.id!r}, epsilon {spec.privacy.epsilon:g}"
+            told += f", {spec.sampling.rows:,} rows"
+        except SynthdpError:  # no bundle, or a damaged one
+            told = ""
+        return f"Bundle({shown.as_posix()!r}{told})"
 
 
 class CopiedTables(NamedTuple):
@@ -502,28 +527,3 @@ class CopiedTables(NamedTuple):
         from synthdp.inference.copies import pool_fits
 
         return pool_fits(self.tables, model)
-
-
-def cards_html(
-    title: str,
-    cards: Sequence[Verdict],
-    *,
-    tables: Sequence[ReportTable] = (),
-    svg: str | None = None,
-    notes: Sequence[str] = (),
-) -> str:
-    """HTML of a title, verdict cards, tables, a picture and notes, without any script.
-
-    The template escapes text. What is shown is public: a notebook keeps its outputs, and may be
-    sent on.
-
-    >>> from synthdp.report.verdicts import Verdict
-    >>> html = cards_html("A <title>", [Verdict("Epsilon", "1", "at delta 1e-05")])
-    >>> "A &lt;title&gt;" in html
-    True
-    """
-    from synthdp.report.prose import template
-
-    picture = None if svg is None else base64.b64encode(svg.encode()).decode()
-    page = template("notebook.html.j2")
-    return str(page.render(title=title, cards=cards, tables=tables, picture=picture, notes=notes))

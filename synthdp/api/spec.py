@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from synthdp.api.bundle import Bundle, cards_html
+from synthdp.api.bundle import Bundle
 from synthdp.errors import extra_named
 from synthdp.progress import stage
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from synthdp.bundle.audit_record import AuditRecord
     from synthdp.ledger.entries import Balance
     from synthdp.release.job import ReleaseOutcome
-    from synthdp.spec.model import ReleaseSpec
+    from synthdp.spec.model import Column, ReleaseSpec
 
 
 NO_FILE = "spec-from-python.yaml"  # what mistakes call a spec that stands in no file
@@ -92,14 +93,73 @@ class Spec:
         >>> spec.content.dataset.source.kind
         'dataframe'
         """
-        from synthdp.errors import OutputError
-        from synthdp.spec.load.loader import with_lists
+        import yaml
+
+        from synthdp.errors import OutputError, SpecError, SpecProblem
+        from synthdp.spec.load.loader import PLAIN_VALUES, with_lists
+        from synthdp.spec.writing import yaml_text
 
         if not Path(folder).is_dir():
             hint = "give the folder that has, or is to have, the dataset's ledger"
             raise OutputError(f"there is no folder {folder}", hint=hint)
+        try:
+            text = yaml_text(content)
+        except (yaml.YAMLError, RecursionError) as error:
+            what = type(error.args[1]).__name__ if len(error.args) > 1 else type(error).__name__
+            message = f"holds a value that YAML does not have ({what})"
+            raise SpecError([SpecProblem("spec", 1, 1, "spec", message, PLAIN_VALUES)]) from None
         path = Path(folder) / NO_FILE
-        return cls(with_lists(_yaml(content), path=NO_FILE, folder=Path(folder)), path=path)
+        return cls(with_lists(text, path=NO_FILE, folder=Path(folder)), path=path)
+
+    @staticmethod
+    def draft(dtypes: Mapping[str, Any], *, rows: int | None = None) -> str:
+        """A draft, as YAML, of names and dtypes, as `synthdp init` writes it of a file's header.
+
+        Give `df.dtypes`: a draft is of nothing in the rows, and none is seen here. `rows` is their
+        number, as a constant that may be published.
+
+        Raises:
+            DataError: these are no dtypes, or there are no readable, distinct names.
+
+        >>> import synthdp
+        >>> text = synthdp.Spec.draft({"age": "int64", "sex": "category"}, rows=5000)
+        >>> print(text[text.index("age:") :])
+        age:
+            type: integer
+            lower: !fill_in "the least value allowed: public knowledge, not the least in the table"
+        ...
+        """
+        from synthdp.spec.init.draft import draft_spec
+
+        return draft_spec(dtypes, ask=None, rows=rows)
+
+    def replace(self, **changes: Any) -> Spec:
+        """The same spec with other values of some keys; what it leaves out is filled in anew.
+
+        A key goes by its path, as in `replace(**{"sampling.rows": 500})`; its own name will do
+        where it is a section, or one section alone has it.
+
+        Raises:
+            SpecError: the new spec has mistakes, or a name is a key of several sections.
+
+        >>> import synthdp
+        >>> synthdp.Spec.load("clinic.yaml").replace(epsilon=2)
+        Spec('clinic.yaml': dataset 'clinic', 3 columns, epsilon 2, graph given)
+        """
+        from synthdp.spec.load.loader import replaced, with_lists
+
+        text, name = replaced(self.text, changes, path=self.path.name), self.path.name
+        return Spec(with_lists(text, path=name, folder=self.path.parent), path=self.path)
+
+    @property
+    def columns(self) -> Mapping[str, Column]:
+        """What each column may hold, by its name: `content.columns`.
+
+        >>> import synthdp
+        >>> list(synthdp.Spec.load("clinic.yaml").columns)
+        ['age', 'sex', 'smoker']
+        """
+        return self.content.columns
 
     @extra_named()
     def plan(
@@ -201,7 +261,7 @@ class Spec:
         from synthdp.privacy.readers.files import seal_dataframe
         from synthdp.release.judge import misfits_for_steward
 
-        spec = self if df is None else self.of_dataframe()
+        spec = self if df is None else self.of_dataframe(df)
         given = None if df is None else seal_dataframe(df)
         found = misfits_for_steward(spec.content, spec.path, given=given, examples=examples)
         names = ["column", "kind", "rows", *(["examples"] if examples else [])]
@@ -247,7 +307,7 @@ class Spec:
         >>> release.bundle.spec.dataset.source.kind
         'dataframe'
         """
-        spec = self if df is None else self.of_dataframe()
+        spec = self if df is None else self.of_dataframe(df)
         target = Path("releases") / spec.content.dataset.id if out is None else Path(out)
         from synthdp.release.run import release
 
@@ -256,17 +316,21 @@ class Spec:
         given |= {"force": force, "attack": attack, "accept_refusals": accept_refusals}
         return Release.of_outcome(release(spec.path, **given))
 
-    def of_dataframe(self) -> Spec:
-        """The same spec with rows that are given from Python."""
-        from synthdp.bundle.descriptions import SPEC_HEAD, spec_yaml
+    def of_dataframe(self, df: pd.DataFrame) -> Spec:
+        """The same spec with the rows `df` in place of its source; only their dtypes are seen.
+
+        It warns of declared numbers whose dtypes look inferred.
+        """
+        from synthdp.privacy.readers.files import told_inferred
         from synthdp.spec.model import DataFrameSource
 
-        dataset = self.content.dataset
-        if isinstance(dataset.source, DataFrameSource):
-            return self
-        given = dataset.model_copy(update={"source": DataFrameSource(kind="dataframe")})
-        text = spec_yaml(self.content.model_copy(update={"dataset": given}))
-        return Spec(text.removeprefix(SPEC_HEAD), path=self.path)
+        spec, source = self, self.content.dataset.source
+        if not isinstance(source, DataFrameSource):
+            source = DataFrameSource(kind="dataframe")
+            spec = self.replace(**{"dataset.source": {"kind": "dataframe"}})
+        if told := told_inferred(df, self.columns, source.rename):
+            warnings.warn(told, stacklevel=4)
+        return spec
 
     def __repr__(self) -> str:
         spec = self.content
@@ -274,29 +338,6 @@ class Spec:
             f"Spec({self.path.name!r}: dataset {spec.dataset.id!r}, {len(spec.columns)} columns,"
             f" epsilon {spec.privacy.epsilon:g}, graph {spec.graph.mode})"
         )
-
-
-def _yaml(content: Mapping[str, Any]) -> str:
-    """A mapping as YAML text.
-
-    Raises:
-        SpecError: it holds a value that YAML does not have.
-    """
-    import yaml
-
-    from synthdp.errors import SpecError, SpecProblem
-
-    class Dumper(yaml.SafeDumper):
-        def ignore_aliases(self, data: Any) -> bool:
-            return True
-
-    try:
-        return yaml.dump(dict(content), Dumper=Dumper, sort_keys=False, allow_unicode=True)
-    except (yaml.YAMLError, RecursionError) as error:
-        what = type(error.args[1]).__name__ if len(error.args) > 1 else type(error).__name__
-    message = f"holds a value that YAML does not have ({what})"
-    hint = "use plain dicts, lists, texts, numbers, booleans and None"
-    raise SpecError([SpecProblem("spec", 1, 1, "spec", message, hint)])
 
 
 # --- plan ---
@@ -411,36 +452,9 @@ class BudgetPlan:
         return plan_text(self.facts)
 
     def _repr_html_(self) -> str:
-        from synthdp.report.sections import ReportTable
-        from synthdp.report.verdicts import Verdict
+        from synthdp.api.text import plan_cards
 
-        facts, ledger, expected = self.facts, self.ledger, self.facts["expected"]
-        cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}"
-        allowed = f"of {self.epsilon_allowed:g} allowed, at delta {self.delta:g}"
-        seconds, tv1 = f"{expected['cpu_seconds']:g} CPU seconds", f"{facts['quality']['tv1']:.2g}"
-        cost = f"and {expected['memory_mb']} MB, for measuring, fitting and sampling"
-        quality = "mean total variation of single columns, by public facts and the planned noise"
-        after, before = (f"{ledger[when]:g}" for when in ("spent_after", "spent_before"))
-        neighbours = f"{allowed}; {facts['adjacency']} neighbours"
-        cards = [
-            Verdict("Guarantee", f"epsilon {self.epsilon:.4f}", neighbours),
-            Verdict("Ledger", f"{after} after this release", f"{before} before, {cap}"),
-            Verdict("Expected cost", seconds, cost),
-            Verdict("Expected quality", f"TV1 about {tv1}", quality),
-        ]
-        rows = [
-            (s["purpose"], f"{s['epsilon_alone']:.3f}", s["mechanism"], ", ".join(s["serves"]))
-            for s in facts["spends"]
-        ]
-        head: Sequence[str] = ("spend", "epsilon alone", "mechanism", "serves")
-        tables = [ReportTable("Spends, each with its epsilon alone", tuple(head), tuple(rows))]
-        if "what_if" in facts:
-            from synthdp.release.what_if import figures_table
-
-            head, figures = figures_table(facts["what_if"])
-            tables.append(ReportTable("At other budgets", tuple(head), tuple(map(tuple, figures))))
-        notes = (*facts.get("notes", ()), *self.warnings)
-        return cards_html(f"Plan for {self.dataset}", cards, tables=tables, notes=notes)
+        return plan_cards(self.facts)
 
 
 # --- release ---
@@ -462,7 +476,7 @@ class Release:
     >>> import synthdp
     >>> release = synthdp.Spec.load("clinic.yaml").release(out="releases/again")
     >>> release.bundle, release.epsilon <= 1, release.gates
-    (Bundle('releases/again/bundle'), True, (('tv1_noisy', 'at most 1'),))
+    (Bundle('releases/again/bundle'...), True, (('tv1_noisy', 'at most 1'),))
     """
 
     run: str
@@ -515,23 +529,9 @@ class Release:
         return outcome_text(self.outcome)
 
     def _repr_html_(self) -> str:
-        from synthdp.report.verdicts import Verdict
+        from synthdp.api.text import outcome_cards
 
-        cards = [
-            Verdict("Guarantee", f"epsilon {self.epsilon:.4f}", f"at delta {self.delta:g}"),
-            Verdict("Bundle", str(self.bundle.path), "public: give it to anyone"),
-            Verdict("Report", str(self.report), "for the steward only: computed on real rows"),
-            *(
-                Verdict(
-                    f"Gate {v.gate.metric}",
-                    v.outcome,
-                    v.gate.bound,
-                    "good" if v.outcome == "passed" else "unknown",
-                )
-                for v in self.outcome.verdicts
-            ),
-        ]
-        return cards_html(f"Release, run {self.run}", cards, notes=self.warnings)
+        return outcome_cards(self.outcome)
 
 
 @extra_named()
@@ -649,7 +649,7 @@ def audit_release(
         check_unrefuted(record, hint=DO_NOT_USE)
         return record
     given = None if df is None else seal_dataframe(df)
-    spec = what if df is None else what.of_dataframe()
+    spec = what if df is None else what.of_dataframe(df)
     target = target or Path("releases").absolute() / spec.content.dataset.id
     record, _ = audit(spec.path, rows=rows, out=target, pairs=pairs, text=spec.text, given=given)
     check_unrefuted(record, hint=DO_NOT_RELEASE)

@@ -1,7 +1,8 @@
-"""Results as text for people: plans, outcomes, audits, differences; tables in lines that fit."""
+"""Results for people: plans, outcomes, audits, differences as text in lines that fit, or cards."""
 
 from __future__ import annotations
 
+import base64
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +15,14 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.table import Table
 
-from synthdp.report.prose import estimated, say_of_plan
+from synthdp.report.prose import estimated, say_of_plan, template
 
 if TYPE_CHECKING:
     from synthdp.bundle.audit_record import AuditRecord
     from synthdp.release.job import ReleaseOutcome
     from synthdp.release.study import Line, Study
+    from synthdp.report.sections import ReportTable
+    from synthdp.report.verdicts import Verdict
     from synthdp.verify.diff import BundleDifference
 
 
@@ -332,3 +335,79 @@ def shared(least: Sequence[int], natural: Sequence[int], width: int) -> list[int
         more = min(natural[i] - least[i], spare // left)
         widths[i], spare = widths[i] + more, spare - more
     return widths
+
+
+# --- cards ---
+
+
+def plan_cards(facts: Mapping[str, Any]) -> str:
+    """A plan as cards, for a notebook."""
+    from synthdp.report.sections import ReportTable
+    from synthdp.report.verdicts import Verdict
+
+    ledger, expected = facts["ledger"], facts["expected"]
+    cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}"
+    allowed = f"of {facts['epsilon']:g} allowed, at delta {facts['delta']:g}"
+    seconds, tv1 = f"{expected['cpu_seconds']:g} CPU seconds", f"{facts['quality']['tv1']:.2g}"
+    cost = f"and {expected['memory_mb']} MB, for measuring, fitting and sampling"
+    quality = "mean total variation of single columns, by public facts and the planned noise"
+    after, before = (f"{ledger[when]:g}" for when in ("spent_after", "spent_before"))
+    neighbours = f"{allowed}; {facts['adjacency']} neighbours"
+    cards = [
+        Verdict("Guarantee", f"epsilon {facts['epsilon_spent']:.4f}", neighbours),
+        Verdict("Ledger", f"{after} after this release", f"{before} before, {cap}"),
+        Verdict("Expected cost", seconds, cost),
+        Verdict("Expected quality", f"TV1 about {tv1}", quality),
+    ]
+    rows = [
+        (s["purpose"], f"{s['epsilon_alone']:.3f}", s["mechanism"], ", ".join(s["serves"]))
+        for s in facts["spends"]
+    ]
+    head: Sequence[str] = ("spend", "epsilon alone", "mechanism", "serves")
+    tables = [ReportTable("Spends, each with its epsilon alone", tuple(head), tuple(rows))]
+    if "what_if" in facts:
+        from synthdp.release.what_if import figures_table
+
+        head, figures = figures_table(facts["what_if"])
+        tables.append(ReportTable("At other budgets", tuple(head), tuple(map(tuple, figures))))
+    notes = (*facts.get("notes", ()), *facts["warnings"])
+    return cards_html(f"Plan for {facts['dataset']}", cards, tables=tables, notes=notes)
+
+
+def outcome_cards(outcome: ReleaseOutcome) -> str:
+    """A finished run as cards, for a notebook."""
+    from synthdp.report.verdicts import Verdict
+
+    plan, run = outcome.job.plan, outcome.job.folder.run
+    cards = [
+        Verdict("Guarantee", f"epsilon {plan.epsilon_spent:.4f}", f"at delta {plan.delta:g}"),
+        Verdict("Bundle", str(outcome.bundle), "public: give it to anyone"),
+        Verdict("Report", str(outcome.report), "for the steward only: computed on real rows"),
+    ]
+    for v in outcome.verdicts:
+        tone: Literal["good", "unknown"] = "good" if v.outcome == "passed" else "unknown"
+        cards.append(Verdict(f"Gate {v.gate.metric}", v.outcome, v.gate.bound, tone))
+    return cards_html(f"Release, run {run}", cards, notes=outcome.warnings)
+
+
+def cards_html(
+    title: str,
+    cards: Sequence[Verdict],
+    *,
+    tables: Sequence[ReportTable] = (),
+    svg: str | None = None,
+    notes: Sequence[str] = (),
+) -> str:
+    """HTML of a title, verdict cards, tables, a picture and notes, without any script.
+
+    The template escapes text. What is shown is public: a notebook keeps its outputs, and may be
+    sent on.
+
+    >>> from synthdp.report.verdicts import Verdict
+    >>> html = cards_html("A <title>", [Verdict("Epsilon", "1", "at delta 1e-05")])
+    >>> "A &lt;title&gt;" in html
+    True
+    """
+    picture = None if svg is None else base64.b64encode(svg.encode()).decode()
+    page = template("notebook.html.j2")
+    return str(page.render(title=title, cards=cards, tables=tables, picture=picture, notes=notes))

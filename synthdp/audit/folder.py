@@ -214,13 +214,8 @@ def attack_power(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan) -> Attack
     are all right.
     """
     attack = spec.attacks.membership
-    tables, cells = _measured(domain, plan)
-    releases = table_releases(attack.pairs, tables=tables)
+    releases = table_releases(attack.pairs, tables=_measured(domain, plan)[0])
     models, tested = 2 * attack.pairs * TARGETS, attack.pairs - attack.pairs // 2
-    steps = attack.steps if plan.train is not None else 0
-    examples = steps * max(1.0, attack.rows / 8)
-    trained = STEP_SECONDS * examples * len(domain) * spec.synthesizer.hidden
-    each = MODEL_SECONDS + TABLE_SECONDS * tables + CELL_SECONDS * cells + trained
     return AttackPower(
         models=models,
         rows=attack.rows,
@@ -229,8 +224,20 @@ def attack_power(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan) -> Attack
         epsilon=spec.privacy.epsilon,
         by_models=provable(tested, spec.privacy.delta),
         by_tables=provable(releases, spec.privacy.delta),
-        cpu_seconds=models * each + 2 * releases * CELL_SECONDS * cells,
+        cpu_seconds=sum(cpu_seconds(spec, domain, plan)),
     )
+
+
+def cpu_seconds(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan) -> tuple[float, float]:
+    """About what the models of the attack take, and the releases of noisy tables."""
+    attack = spec.attacks.membership
+    tables, cells = _measured(domain, plan)
+    releases = table_releases(attack.pairs, tables=tables)
+    steps = attack.steps if plan.train is not None else 0
+    examples = steps * max(1.0, attack.rows / 8)
+    trained = STEP_SECONDS * examples * len(domain) * spec.synthesizer.hidden
+    each = MODEL_SECONDS + TABLE_SECONDS * tables + CELL_SECONDS * cells + trained
+    return 2 * attack.pairs * TARGETS * each, 2 * releases * CELL_SECONDS * cells
 
 
 def table_releases(pairs: int, *, tables: int) -> int:

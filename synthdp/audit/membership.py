@@ -25,13 +25,14 @@ from typing import Any
 
 import numpy as np
 
-from synthdp.audit.folder import TARGETS, AttackFolder, table_releases
+from synthdp.audit.folder import TARGETS, AttackFolder, cpu_seconds, table_releases
 from synthdp.audit.shadow_models import ShadowTrainer, TableMeasurer, shadow_spec
 from synthdp.bundle.audit_record import Advantage, DeclaredAttack, Membership
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph
 from synthdp.model.planning import plan_for
+from synthdp.progress import Advance
 from synthdp.spec.model import ReleaseSpec
 from synthdp_attacks import (
     AttackVerdict,
@@ -67,7 +68,7 @@ def attack_rows(
     graph: CausalGraph,
     *,
     folder: Path,
-    progress: Callable[[int, int], None],
+    progress: Advance,
     units: AnyCodes | None = None,
 ) -> MembershipReport:
     """Membership inference against the pipeline of `release` on a sub-sample of `codes`.
@@ -75,7 +76,8 @@ def attack_rows(
     `units` has the number of each row's unit, where these have several. The black box, the model's
     ELBO and the noisy tables are declared beforehand; they share the 5% error probability. Coins
     and shadow results are in `folder` (see `AttackFolder`): an attack that was interrupted there
-    goes on with the models that it has.
+    goes on with the models that it has. `progress` hears of models and noisy tables together: as
+    many steps are of the tables as models take in about that time.
 
     Raises:
         synthdp_attacks.AttackError: the sub-sample is too small for the game.
@@ -89,15 +91,29 @@ def attack_rows(
     board = Board.drawn(codes, units, spec, TARGETS, rng)
     models = kept.models_of(trainer.identity, *board.arrays)
     attacks: dict[str, Any] = {"extractors": (), "classifiers": (), "also": (ELBO,), "elsewhere": 1}
-    report = board.attacked(trainer, models, rng, progress, **attacks)
+    pairs, seconds = spec.attacks.membership.pairs, cpu_seconds(shadow, domain, trainer.plan)
+    # One process measures the tables, and several train.
+    steps = math.ceil(2 * pairs * _workers(spec) * seconds[1] / seconds[0])
+    heard = [0]
+
+    def on_models(done: int, total: int, what: str) -> None:
+        heard[0] = total
+        progress(done, total + steps, what)
+
+    report = board.attacked(trainer, models, rng, on_models, **attacks)
     measurer = TableMeasurer(domain, trainer.plan)
     worlds = two_worlds(board.rows, board.targets[0], spec.privacy.adjacency, board.units)
-    releases = table_releases(spec.attacks.membership.pairs, tables=len(measurer(worlds[0])))
+    releases = table_releases(pairs, tables=len(measurer(worlds[0])))
+
+    def on_releases(done: int, total: int) -> None:
+        progress(heard[0] + steps * done // total, heard[0] + steps, "noisy tables")
+
     on_tables = attack_tables(
         *(measurer, *worlds),
         releases=releases,
         claim=report.claim,
         confidence=shared_confidence(3),
+        progress=on_releases,
     )
     units, unit = board.units, spec.dataset.privacy_unit
     meaning = "" if units is None else f" ({unit.meaning}, with all rows)"
@@ -139,7 +155,7 @@ class Board:
         trainer: ShadowTrainer,
         models: Path,
         rng: np.random.Generator,
-        progress: Callable[[int, int], None],
+        progress: Callable[[int, int, str], object],
         **attacks: Any,
     ) -> MembershipReport:
         """`attack_membership` of what `trainer` releases, with `attacks`; results of shadow models
@@ -161,11 +177,8 @@ class Board:
                 targets=self.targets,
                 pairs=spec.attacks.membership.pairs,
                 rng=rng,
-                fleet=Fleet(
-                    folder=models,
-                    runner=_runner(spec),
-                    progress=lambda state: progress(state.finished, state.total),
-                ),
+                fleet=Fleet(folder=models, runner=_runner(spec)),
+                progress=progress,
                 threat=ThreatModel(relation=spec.privacy.adjacency),
                 claim=Claim(plan.epsilon, plan.delta, plan.profile) if private else None,
                 units=self.units,
@@ -273,5 +286,8 @@ def _runner(spec: ReleaseSpec) -> Runner:
 
     A Dask cluster runs as many at a time as it has threads, whatever `compute.threads` says.
     """
-    workers = spec.compute.threads or os.cpu_count() or 1
-    return RUNNERS[spec.compute.backend](workers=workers, address=spec.compute.address)
+    return RUNNERS[spec.compute.backend](workers=_workers(spec), address=spec.compute.address)
+
+
+def _workers(spec: ReleaseSpec) -> int:
+    return spec.compute.threads or os.cpu_count() or 1

@@ -225,7 +225,7 @@ def write_record(record: AuditRecord, path: Path) -> Path:
 
 def without_rows(job: AuditJob, rows: Rows, *, pairs: int) -> AuditRecord:
     """The replay, on constructed tables; `rows` says what the other audits will be made on."""
-    with stage("replay"):
+    with stage("replay the mechanisms"):
         replayed = replay_plan(
             job.plan, job.domain, module=job.network, random_pairs=pairs, progress=advance
         )
@@ -260,7 +260,7 @@ def with_rows(
 
     audits, attack, planned = record.audits, None, job.plan.train
     if planned is not None:
-        with stage("canaries"):
+        with stage("plant canaries"):
             result = confirmed(
                 lambda: audit_canaries(
                     planned,

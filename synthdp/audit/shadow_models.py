@@ -42,7 +42,7 @@ from synthdp.privacy.plan import TARGETS, TRAIN, ReleasePlan, needed
 from synthdp.privacy.private import Released
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.model import DeclaredRows, ReleaseSpec
-from synthdp_attacks import NoisyCounts, WhiteBox, table_score
+from synthdp_attacks import NoisyCounts, WhiteBox, table_score, tell_share
 from synthdp_attacks.threat import Codes as AnyCodes
 from synthdp_attacks.threat import Score
 
@@ -264,13 +264,17 @@ def fitted_shadows(
         return
     given = GraphResult(graph)
     rehearsals = [Rehearsal(codes, domain, plan) for codes in rows]
-    marginals = [measure(rehearsal) for rehearsal in rehearsals]
+    marginals = []
+    for i, rehearsal in enumerate(rehearsals):  # a third of the work, as training and drawing are
+        tell_share(i / len(rehearsals) / 3)
+        marginals.append(measure(rehearsal))
     drafts = [build_start(spec, domain, tables, given) for tables in marginals]
     regressions = [draft.regression for draft in drafts if draft.regression is not None]
     heads: Sequence[Released[Weights] | None] = [None] * len(drafts)
     if regressions:
         heads = _together(rehearsals, regressions, plan.targets, TARGETS)
     weights = _together(rehearsals, [draft.network for draft in drafts], plan.train, TRAIN)
+    tell_share(2 / 3)
     for draft, tables, trained, head in zip(drafts, marginals, weights, heads, strict=True):
         yield Fitted(tables, given, assemble(draft, spec, trained, head))
 
@@ -292,8 +296,12 @@ def _together(
 ) -> list[Released[Weights]]:
     """All `modules`, trained by their planned spend `purpose`."""
     settings = needed(planned, purpose)
-    trainings = [Training(settings, module, _quiet, None) for module in modules]
+    trainings = [Training(settings, module, _trained, None) for module in modules]
     return train_side_by_side(rehearsals, trainings, purpose=purpose)
+
+
+def _trained(done: int, total: int) -> None:
+    tell_share((1 + done / total) / 3)
 
 
 def _quiet(done: int, total: int) -> None:

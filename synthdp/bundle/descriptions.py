@@ -43,6 +43,7 @@ from synthdp.spec.model import (
     Signing,
     SqlSource,
 )
+from synthdp.spec.writing import yaml_text
 
 DATACARD = "DATACARD.md"
 
@@ -166,12 +167,6 @@ def spec_yaml(spec: ReleaseSpec) -> str:
 
     Every default is written out, but for those of fields that specs are older than.
     """
-    import yaml
-
-    class Dumper(yaml.SafeDumper):
-        def ignore_aliases(self, data: Any) -> bool:
-            return True
-
     content = spec.model_dump(mode="json", exclude_none=True)
     if not spec.graph.unseen_causes:
         del content["graph"]["unseen_causes"]
@@ -187,9 +182,7 @@ def spec_yaml(spec: ReleaseSpec) -> str:
                 del column[name]
         if "edges" in column or "derived" in column:
             del column["bins"]  # the contract takes one of the three
-    return SPEC_HEAD + yaml.dump(
-        content, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=120
-    )
+    return SPEC_HEAD + yaml_text(content, width=120)
 
 
 def published_sha256(spec: ReleaseSpec) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, product
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -49,6 +49,10 @@ from synthdp.spec.expressions.query import Query, parse_query
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import ReleaseSpec
 from synthdp.spec.model.evaluation import Clip, number_bounds
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 Tier = Literal["A", "B", "C"]
 HEADER = (
@@ -112,10 +116,17 @@ class Answer:
         """The figures as CSV, a line for each, with the columns of `by` first."""
         return as_csv([*self.query.by, *HEADER], [[*g, *told] for g, told in self.lines()])
 
-    def lines(self) -> Iterator[tuple[tuple[str, ...], list[object]]]:
+    def to_frame(self) -> pd.DataFrame:
+        """The same as a frame: a row for each figure, and in `refused` why one has no numbers."""
+        import pandas as pd
+
+        lines = [[*group, *told] for group, told in self.lines()]
+        return pd.DataFrame(lines, columns=[*self.query.by, *HEADER])
+
+    def lines(self) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
         """Each figure's group, and its values in the order of `HEADER`."""
         for group, f in zip(self.groups, self.figures, strict=True):
-            pairs = (*(f.interval or ("", "")), *(f.at_middles or ("", "")))
+            pairs = (*(f.interval or (None, None)), *(f.at_middles or (None, None)))
             yield group, [f.estimate, *pairs, f.rows, self.unit, self.tier, f.refused]
 
     def __str__(self) -> str:

@@ -168,7 +168,7 @@ def run_orientation(
     job = _job(spec_path, None, plan_of, out, "orient", command=command, force=force)
     with dropped_if_unpaid(job):
         session = open_session(job)
-        with stage("orient"):
+        with stage("measure the direction"):
             found = anm_direction.orient(session, [pair]).value[0][0]
         session.settle()
         job.folder.remove()

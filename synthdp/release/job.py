@@ -241,9 +241,9 @@ def draw(session: Session, job: Job, fitted: Fitted) -> DrawnTable:
             codes = read.map(lambda frame: encode(job.domain, frame)[0])
         if not job.spec.evaluation.dp_scores:
             return DrawnTable(codes, decoded() if read is None else read, constraints, None)
-    with stage("pay for scores"):
+    with stage("score under privacy"):
         codes, scores = pay_for_scores(session, job, fitted, codes)
-    with stage("decode"):  # what was scored
+    with stage("write values"):  # what was scored
         return DrawnTable(codes, decoded() if read is None else read, constraints, scores)
 
 

@@ -9,7 +9,7 @@ at rows, unless a gate is on such a figure.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +184,7 @@ def run_attack(out: Path, *, given: Private[pd.DataFrame] | None = None) -> Rele
 
 def carry_out(job: Job, *, force: bool, attack: afterwards.AttackWhen = "now") -> ReleaseOutcome:
     """The whole release: read, reserve, train, sample, decide, publish, judge, record."""
-    folder = job.folder
+    folder, tracked = job.folder, job.spec.tracking.enabled
     # Tracking may fail without ending a run that has already paid.
     with tracker(
         job.spec,
@@ -193,7 +193,7 @@ def carry_out(job: Job, *, force: bool, attack: afterwards.AttackWhen = "now") -
         run=folder.run,
         paid=bool(job.ledger.run_entries(folder.run)),
     ) as log:
-        with stage("bounds for groups"):
+        with stage("compute the guarantee"):
             foresee(job.spec, job.plan, job.audit)
         session = open_session(job)
         try:
@@ -207,12 +207,12 @@ def carry_out(job: Job, *, force: bool, attack: afterwards.AttackWhen = "now") -
             raise withhold_refuted(session, job, refusal, log=log) from None
         except ConstraintsUnmet as unmet:
             raise unmet_with_hint(unmet, session, job) from None
-        with stage("track"):
+        with stage("log the bundle in MLflow") if tracked else nullcontext():
             record_publication(log, job, fitted, judgement, verdicts, bundle=bundle)
         judgement, report = judge_and_report(judge, judgement, verdicts, bundle, attack=attack)
         if not afterwards.put_off(job, attack) and not judgement.attack_stopped:
             folder.remove()  # else it has what the attack needs
-        with stage("track"):
+        with stage("log the report in MLflow") if tracked else nullcontext():
             record_judgement(log, job, fitted, judgement, report=report)
     untracked = [
         *log.warnings,

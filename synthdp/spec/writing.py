@@ -72,3 +72,18 @@ def yaml_value(value: object) -> str:
     # YAML reads what cannot be printed by its code, inside double quotes.
     letters = json.dumps(value, ensure_ascii=False)
     return "".join(c if c.isprintable() else f"\\U{ord(c):08X}" for c in letters)
+
+
+def yaml_text(content: Mapping[str, Any], *, width: int = 80) -> str:
+    """A mapping as YAML text without aliases, which the loader refuses.
+
+    Raises:
+        yaml.YAMLError, RecursionError: it holds a value that YAML does not have.
+    """
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    return yaml.dump(dict(content), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=width)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,10 @@ import yaml
 
 import synthdp
 from synthdp.errors import BudgetError, DataError, GateError, OutputError, SpecError, VerifyError
+from synthdp.evaluate.dp_scores import ChargedScore
+from synthdp.inference.figures import Figure
 from synthdp.ledger.ledger import Ledger
+from synthdp.spec.init.draft import draft_spec
 from synthdp.spec.load.loader import load_spec
 from tests.api.conftest import CLINIC, clinic
 
@@ -38,7 +43,7 @@ def test_importing_costs_nothing() -> None:
         "import sys, synthdp; names = set(sys.modules);"
         "assert not names & {'numpy', 'pandas', 'torch', 'pydantic'}, names;"
         "assert {n for n in names if n.startswith('synthdp.')} == set(), names;"
-        "assert {'Bundle', 'Spec', 'resume'} <= set(dir(synthdp));"
+        "assert dir(synthdp) == sorted(synthdp.__all__);"
         "synthdp.Spec, synthdp.Bundle;"
         "assert not set(sys.modules) & {'numpy', 'pandas', 'torch', 'pydantic'}"
     )
@@ -103,7 +108,125 @@ def test_a_plan_reads_no_rows_and_makes_no_ledger(tmp_path: Path) -> None:
     assert "Plan for clinic" in html and "measure" in html and "Expected cost" in html
 
 
+def test_a_spec_is_replaced_key_by_key_where_its_text_has_it(tmp_path: Path) -> None:
+    """In any style of YAML; comments and lines stay, so that a mistake is told at its line."""
+    text = (
+        CLINIC.replace("graph: {mode: given, edges: [age -> smoker, sex -> smoker]}", "graph:")
+        .replace(
+            "gates: [{metric: tv1_noisy, at_most: 1}]", "gates:\n- metric: tv1_noisy\n  at_most: 1"
+        )
+        .replace("batch: 64,", "batch:\n    64,  # rows\n ")
+        .replace("columns:\n", "columns:\n  # of the form\n")
+        .replace("sampling: {rows: 200, oversample: 2}\n", "")
+    )
+    text = text.replace("graph:\n", "graph:\n  mode: given\n  edges:\n  - age -> smoker\n")
+    spec = synthdp.Spec(text, path=tmp_path / "clinic.yaml")
+    assert spec.replace().text == text and spec.columns is spec.content.columns
+    other = spec.replace(
+        epsilon=2,
+        batch=32,
+        edges=["sex -> smoker"],
+        gates=[],
+        even=("sex",),
+        title="Hamburg: the city",
+        compute={"threads": 2},
+        **{"sampling.rows": 500, "privacy.cap.epsilon": 5, "attacks.membership": {"pairs": 24}},
+    )
+    found = other.content
+    assert found.privacy.cap is not None and found.privacy.cap.epsilon == 5
+    assert (found.privacy.epsilon, found.sampling.rows) == (2, 500)
+    assert found.synthesizer.batch == 32 and found.gates == () and found.sampling.even == ("sex",)
+    assert [e.causes for e in found.graph.edges] == [("sex",)] and found.attacks.membership.enabled
+    assert found.dataset.title == "Hamburg: the city" and found.compute.threads == 2
+    assert (found.privacy.delta, found.columns) == (1e-5, spec.content.columns)
+    assert "# of the form" in other.text and other.path == spec.path
+    assert spec.content.privacy.epsilon == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (
+            {"epsilon": -1},
+            r"clinic.yaml:1\d:\d+: privacy.epsilon: got -1; it must be at least 0.01",
+        ),
+        ({"epsilom": 1}, r"clinic.yaml:\d+:1: epsilom: "),
+        ({"privacy.epsilon.most": 1}, "privacy.epsilon: "),
+        ({"rows": 10}, "rows: is a key of dataset and sampling"),
+        ({"title": Path("x")}, "title: got a value that YAML does not have"),
+    ],
+)
+def test_a_replacement_is_checked_as_a_spec_is(
+    change: dict[str, Any], told: str, at_work: Path
+) -> None:
+    with pytest.raises(SpecError, match=told):
+        synthdp.Spec.load("clinic.yaml").replace(**change)
+
+
+def test_a_draft_of_dtypes_is_that_of_the_same_types_in_a_file(tmp_path: Path) -> None:
+    """And has nothing of any row, whatever categories a dtype carries."""
+    frame = pd.DataFrame(
+        {
+            "age": [41],
+            "weight": [1.5],
+            "ill": [True],
+            "seen": pd.to_datetime(["2024-02-29"]),
+            "ward": pd.Categorical(["zq-canary-9182"]),
+            " note": ["zq-canary-9182"],
+            "Unnamed: 0": [0],
+        }
+    )
+    draft = synthdp.Spec.draft(frame.dtypes, rows=4000)
+    frame.to_parquet(tmp_path / "t.parquet", index=False)
+    of_file = draft_spec(tmp_path / "t.parquet", ask=None, rows=4000)
+    for start, stop in [("  privacy_unit:", "# One entry"), ("  age:", "\ngraph:")]:
+        own, whole = (t[t.index(start) : t.index(stop, t.index(start))] for t in (draft, of_file))
+        assert own == whole and own
+    assert 'drop: ["Unnamed: 0"]' in draft and "kind: dataframe" in draft and "path:" not in draft
+    assert "zq-canary" not in draft and "DataFrame's" in draft
+    assert draft == synthdp.Spec.draft(dict(frame.dtypes), rows=4000)
+    with pytest.raises(SpecError, match=r"dataset\.id"):
+        synthdp.Spec(draft, path=tmp_path / "draft.yaml")
+
+
+@pytest.mark.parametrize("given", [pd.DataFrame({"a": [7_215]}), {"a": "no such type 7215"}])
+def test_a_draft_is_made_of_dtypes_alone(given: Any) -> None:
+    with pytest.raises(DataError, match="dtypes") as refused:
+        synthdp.Spec.draft(given)
+    assert "215" not in str(refused.value)
+
+
 # --- rows from Python ---
+
+
+@pytest.mark.parametrize(
+    ("age", "visits", "warned"),
+    [
+        ("str", "str", []),
+        ("int64", "int64", []),
+        ("Int64", "Int64", []),
+        ("float64", "int64", ["'age'"]),
+        ("int64", "str", ["'visits'"]),
+        ("object", "float64", ["'age'", "'visits'"]),
+    ],
+)
+def test_dtypes_that_pandas_infers_are_warned_of(
+    age: str,
+    visits: str,
+    warned: list[str],
+    tmp_path: Path,
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    """Whole numbers as decimals, and numbers as text beside others that are none."""
+    spec = spec_at(tmp_path, columns={"visits": {"type": "integer", "lower": 0, "upper": 9}})
+    frame = clinic().assign(visits="7")
+    spec.inspect(frame.astype({"age": age, "visits": visits}))
+    told = [w for w in recwarn if w.category is UserWarning and "dtypes" in str(w.message)]
+    assert [w.filename for w in told] == [__file__][: len(warned)]
+    for warning in told:
+        text = str(warning.message)
+        assert re.findall(r"'\w+'", text) == warned and "state the dtypes" in text
+        assert "float" not in text and "7" not in text
 
 
 @pytest.mark.check
@@ -178,6 +301,46 @@ def test_a_failed_gate_withholds_the_bundle(tmp_path: Path) -> None:
 
 
 # --- bundles ---
+
+
+def test_a_bundle_says_what_it_is(at_work: Path, tmp_path: Path) -> None:
+    bundle = synthdp.Bundle("releases/clinic/bundle")
+    shown = "'releases/clinic/bundle': dataset 'clinic', epsilon 1, 200 rows"
+    assert repr(bundle) == f"Bundle({shown})"
+    assert repr(synthdp.Bundle(tmp_path)) == f"Bundle('{tmp_path.as_posix()}')"
+
+
+def test_an_answer_is_a_frame_of_its_figures(at_work: Path) -> None:
+    answer = synthdp.Bundle("releases/clinic/bundle").answer("mean(age) by sex")
+    frame = answer.to_frame()
+    assert frame["sex"].tolist() == ["female", "male"] and set(frame["tier"]) == {"C"}
+    assert frame["estimate"].tolist() == [figure.estimate for figure in answer.figures]
+    assert set(frame["unit"]) == {"years"} and frame[["low", "high"]].isna().all(axis=None)
+    assert frame.to_csv(index=False) == answer.to_csv()
+    refused = replace(answer, figures=(answer.figures[0], Figure("male", refused="too few")))
+    assert refused.to_frame()["refused"].fillna("").tolist() == ["", "too few"]
+    whole = synthdp.Bundle("releases/clinic/bundle").answer("share(smoker)").to_frame().loc[0]
+    assert whole["low"] < whole["estimate"] < whole["high"] and whole["tier"] == "A"
+
+
+def test_scores_that_were_paid_for_are_a_frame(
+    at_work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = synthdp.Bundle("releases/clinic/bundle")
+    names = ["name", "target", "value", "low", "high"]
+    assert bundle.scores.empty and bundle.scores.columns.tolist() == names
+    paid = ChargedScore(name="tv1", counts=(4,), sigma=1.0, value=0.1, low=0.0, high=0.2)
+    certified = bundle.certificate.model_copy(update={"scores": (paid,)})
+    monkeypatch.setattr(synthdp.Bundle, "certificate", certified)
+    assert bundle.scores.loc[0].tolist() == ["tv1", None, 0.1, 0.0, 0.2]
+
+
+def test_rows_are_asked_for_as_sdv_has_it(at_work: Path) -> None:
+    bundle = synthdp.Bundle("releases/clinic/bundle")
+    assert bundle.sample(num_rows=30, seed=3).equals(bundle.sample(30, seed=3))
+    for asked in (None, 3):
+        with pytest.raises(OutputError, match="one of n and num_rows"):
+            bundle.sample(asked, num_rows=asked)
 
 
 def test_a_bundle_shows_public_figures_and_escapes_its_texts(at_work: Path, tmp_path: Path) -> None:

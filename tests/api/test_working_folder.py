@@ -182,10 +182,10 @@ def test_a_run_goes_on_with_the_paths_that_it_began_with(
 def test_a_bundle_is_read_from_anywhere(workplace: Path, elsewhere: Callable[[], None]) -> None:
     os.chdir(workplace)
     bundle = synthdp.Bundle("releases/clinic/bundle")
-    assert repr(bundle) == "Bundle('releases/clinic/bundle')"
+    assert repr(bundle).startswith("Bundle('releases/clinic/bundle': ")
     elsewhere()
     assert len(bundle.table()) == 200 and bundle.verify().ok
-    assert repr(bundle) == f"Bundle('{workplace.as_posix()}/releases/clinic/bundle')"
+    assert repr(bundle).startswith(f"Bundle('{workplace.as_posix()}/releases/clinic/bundle': ")
 
 
 @pytest.mark.parametrize("out", [None, "there"])

@@ -4,6 +4,7 @@ kill.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp_attacks import RUNNERS, Fleet, FleetError, Progress
+from synthdp_attacks import RUNNERS, Fleet, FleetError, Progress, tell_share
 from synthdp_attacks.runners import Dask, Group, Job, Loky, Serial, WorkerDied
 from tests.attacks.runners import runs_of, squares, values
 
@@ -214,3 +215,37 @@ def test_progress_counts_up_and_estimates(runs: Path, fleet: Any) -> None:
 def test_runners_by_name() -> None:
     made = {name: make(workers=3, address="tcp://host:8786") for name, make in RUNNERS.items()}
     assert made == {"serial": Serial(), "loky": Loky(3), "dask": Dask("tcp://host:8786")}
+
+
+class Together:
+    """Four tasks as one group, which says how far it is and then waits to be heard."""
+
+    group = 4
+
+    def __init__(self, heard: list[Progress]) -> None:
+        self.heard = heard
+
+    def __call__(self, index: int) -> dict[str, Any]:
+        raise AssertionError("not one by one")
+
+    def many(self, indices: Sequence[int]) -> Iterator[dict[str, Any]]:
+        for share in (0.3, 0.6, 0.9):
+            tell_share(share)
+            until = time.monotonic() + 30
+            while max(p.underway for p in self.heard) < int(4 * share):
+                assert time.monotonic() < until
+                time.sleep(0.005)
+        for index in indices:
+            yield {"square": np.array([index])}
+
+
+def test_progress_tells_what_a_group_has_done_before_it_ends(fleet: Any) -> None:
+    """And nothing of it is kept when it has."""
+    heard: list[Progress] = []
+    own = fleet(progress=heard.append, every_s=0.01)
+    assert values(own.run(Together(heard), 4, fingerprint="a")) == {i: i for i in range(4)}
+    reached = [p.finished + p.underway for p in heard]
+    assert reached == sorted(reached) and {0, 1, 2, 3, 4} == set(reached)
+    assert heard[-1].finished == 4 and heard[-1].underway == 0
+    assert not list(own.folder.glob("*.started"))
+    tell_share(0.5)  # nobody listens outside of a task

@@ -96,6 +96,25 @@ def attacked(
 
 
 @pytest.mark.check
+def test_progress_counts_the_models_of_all_games_and_then_the_judging(tmp_path: Path) -> None:
+    heard: list[tuple[int, int, str]] = []
+    attacked(
+        tmp_path,
+        Bootstrap(200),
+        pairs=6,
+        targets=[0, 1],
+        extractors=("naive", "histogram"),
+        classifiers=("logistic",),
+        progress=lambda *step: heard.append(step),
+    )
+    done, totals, parts = zip(*heard, strict=True)
+    assert set(totals) == {2 * 2 * 6 + 4} and sorted(done) == list(done) and done[0] == 0
+    assert set(done) == set(range(totals[0] + 1))
+    ends = [part for part, after in zip(parts, [*parts[1:], None], strict=True) if part != after]
+    assert ends == ["models", "naive", "histogram", "white-box scores", "verdicts", ""]
+
+
+@pytest.mark.check
 def test_power_on_a_full_bootstrap(tmp_path: Path) -> None:
     assert isolated_targets(table(200), 1, np.random.default_rng(1)) == (0,)
     report = attacked(

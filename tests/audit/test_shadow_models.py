@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
+from synthdp.audit import shadow_models
 from synthdp.audit.shadow_models import ShadowTrainer, shadow_spec
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
@@ -111,6 +112,16 @@ def test_sets_come_one_after_the_other() -> None:
     shadow, rng = trainer(release()), np.random.default_rng(0)
     first = next(iter(shadow.many([rows_of(0.5, rng)] * 2, seed_sequences=seeds(2))))
     assert first.shape == (ROWS, 3)
+
+
+def test_a_group_tells_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before its first model is there: as tables are measured, and step by step."""
+    shares: list[float] = []
+    monkeypatch.setattr(shadow_models, "tell_share", shares.append)
+    shadow, rng = trainer(release(steps=5)), np.random.default_rng(0)
+    next(iter(shadow.many([rows_of(0.5, rng)] * 2, seed_sequences=seeds(2))))
+    steps = [(1 + done / 5) / 3 for done in range(1, 6)]
+    assert shares == pytest.approx([0, 1 / 6, *steps, 2 / 3]) and shares == sorted(shares)
 
 
 def test_large_batches_are_trained_in_smaller_groups() -> None:

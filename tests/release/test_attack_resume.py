@@ -28,6 +28,7 @@ from synthdp.bundle.audit_record import CONFIDENTIAL_FILE, PUBLIC_FILE, AuditRec
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph
+from synthdp.progress import Advance, unheard
 from synthdp.release.run import resume
 from synthdp.release.run_folder import RunFolder
 from synthdp.spec.load.loader import load_spec
@@ -127,13 +128,39 @@ def attack(tiny: Any, trained: Trained) -> Callable[..., Any]:
     graph = CausalGraph.from_spec(loaded.graph, domain.names)
     codes = np.random.default_rng(1).integers(0, domain.sizes, (90, len(domain)))
 
-    def play(*, codes: Any = codes, graph: CausalGraph = graph, spec: Any = loaded) -> Any:
-        options = {"folder": tiny.folder / "shadows", "progress": lambda done, total: None}
-        return attack_rows(codes, spec, domain, graph, **options)
+    def play(
+        *,
+        codes: Any = codes,
+        graph: CausalGraph = graph,
+        spec: Any = loaded,
+        progress: Advance = unheard,
+    ) -> Any:
+        folder = tiny.folder / "shadows"
+        return attack_rows(codes, spec, domain, graph, folder=folder, progress=progress)
 
     interrupt(trained, 5, play)
     assert finished(tiny.folder / "shadows") == 5
     return play
+
+
+def test_progress_goes_on_through_the_noisy_tables(
+    attack: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One total, in which the tables weigh as much as models that take that long."""
+    monkeypatch.setattr(power, "TABLE_RELEASES", 10)
+    monkeypatch.setattr(membership, "cpu_seconds", lambda *_: (1.0, 5.0))
+    monkeypatch.setattr(membership, "_workers", lambda spec: 1)
+    heard: list[tuple[int, int, str]] = []
+    attack(progress=lambda *step: heard.append(step))
+    done, totals, _ = zip(*heard, strict=True)
+    judging, tables = 2, 5 * MODELS
+    assert set(totals) == {MODELS + judging + tables} and sorted(done) == list(done)
+    parts = list(dict.fromkeys(what for *_, what in heard if what))
+    assert parts == ["models", "white-box scores", "verdicts", "noisy tables"]
+    assert heard[0][0] == 5  # those of the interrupted attack
+    assert {at for at, _, what in heard if what == "noisy tables"} == set(
+        range(MODELS + judging, MODELS + judging + tables)
+    )
 
 
 def changed(spec: Any, section: str, **update: Any) -> Any:

@@ -22,6 +22,7 @@ from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.private import _KERNEL_KEY, Confidential
 from synthdp.privacy.table import Table
+from synthdp.progress import unheard
 from synthdp.release import judge
 from synthdp.report.sections import audit_tables
 from synthdp.spec.load.loader import load_spec
@@ -124,6 +125,7 @@ def test_models_of_secret_samples_are_attacked_by_row(
 
     monkeypatch.setattr(membership, "attack_membership", attack)
     monkeypatch.setattr(membership, "plan_for", lambda shadow, domain: SimpleNamespace(**PLAN))
+    monkeypatch.setattr(membership, "cpu_seconds", lambda *_: (1.0, 1.0))
     with pytest.raises(Stop):
         attack_rows(
             np.zeros((90, len(domain)), dtype=np.int64),
@@ -131,7 +133,7 @@ def test_models_of_secret_samples_are_attacked_by_row(
             domain,
             CausalGraph.from_spec(own.graph, domain.names),
             folder=tiny.folder / "shadows",
-            progress=lambda done, total: None,
+            progress=unheard,
             units=UNITS,
         )
     assert seen == ([(39, False)] if sample is None else [(40, True)])
@@ -162,7 +164,7 @@ def test_the_attack_on_a_release_is_by_unit_and_says_so(
         domain,
         graph,
         folder=tiny.folder / "shadows",
-        progress=lambda done, total: None,
+        progress=unheard,
         units=UNITS,
     )
     assert sorted({len(rows) for rows in trained}) == [36, 39]  # three rows more or less

@@ -22,6 +22,7 @@ from synthdp.evaluate.dp_scores import DpScores
 from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.private import _KERNEL_KEY, Confidential, Receipt, Released
 from synthdp.privacy.table import Table
+from synthdp.progress import unheard
 from synthdp.release import job as drawing
 from synthdp.release import judge as judging
 from synthdp.release import open_session, tracked
@@ -123,6 +124,7 @@ def test_games_are_played_on_neighbours_of_the_specs_relation(
     relations: list[str] = []
     sizes: list[tuple[int, int]] = []
     made = SimpleNamespace(epsilon=1.0, delta=1e-5, profile=(), spends=(), rows_per_unit=1)
+    monkeypatch.setattr(membership, "cpu_seconds", lambda *_: (1.0, 1.0))
     monkeypatch.setattr(membership, "plan_for", lambda shadow, domain: made)
     monkeypatch.setattr(membership, "TableMeasurer", lambda domain, plan: lambda worlds: [None])
 
@@ -142,7 +144,7 @@ def test_games_are_played_on_neighbours_of_the_specs_relation(
     )
     with pytest.raises(Stop):
         membership.attack_rows(
-            rows.fit_codes, own, domain, graph, folder=tmp_path, progress=lambda done, total: None
+            rows.fit_codes, own, domain, graph, folder=tmp_path, progress=unheard
         )
     assert relations == [adjacency] and sizes == [(19, 20 if adjacency == "add_remove" else 19)]
 

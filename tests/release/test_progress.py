@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 import threading
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from synthdp.cli import options
 from synthdp.cli.options import ProgressDisplay, working
 from synthdp.progress import Steps, advance, seconds, shown_on, stage, warn
+from synthdp.release import run
 from tests.release.conftest import Heard
 
 pytestmark = pytest.mark.check
@@ -112,3 +115,22 @@ def test_a_command_shows_the_stages_of_what_it_calls(capfd: pytest.CaptureFixtur
         "warning: one",
         "warning: two",
     ]
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+def test_no_stage_of_a_release_comes_twice(
+    tracked: bool, tiny: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is logged is named for what it is; where nothing is logged, no stage says so."""
+    monkeypatch.setattr(run, "record_publication", lambda *_, **__: None)
+    monkeypatch.setattr(run, "record_judgement", lambda *_, **__: None)
+    monkeypatch.setattr(run, "tracker", lambda *_, **__: nullcontext(SimpleNamespace(warnings=())))
+    begun: list[str] = []
+    heard = Heard()
+    monkeypatch.setattr(heard, "finish", lambda title, seconds: begun.append(title))
+    tiny.write(tracking={"enabled": tracked}).release(display=heard)
+    logged = ["log the bundle in MLflow", "log the report in MLflow"]
+    assert len(begun) == len(set(begun)) and [t for t in begun if "MLflow" in t] == (
+        logged if tracked else []
+    )
+    assert "bundle" in begun and "track" not in begun

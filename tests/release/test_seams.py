@@ -17,6 +17,7 @@ from synthdp.data.encoding import encode
 from synthdp.errors import BudgetError
 from synthdp.graph.causal import CausalGraph
 from synthdp.ledger.ledger import Ledger
+from synthdp.progress import unheard
 from synthdp.release import open_session
 from synthdp.spec.load.loader import load_spec
 from synthdp_attacks import MembershipReport, Serial, shared_confidence
@@ -93,7 +94,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> MembershipReport:
             domain,
             graph,
             folder=made.folder / "shadows",
-            progress=lambda done, total: None,
+            progress=unheard,
         )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -16,12 +17,34 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from synthdp.errors import SpecError, SpecProblem
-from synthdp.spec.load.loader import MAX_BYTES, MAX_LISTED, load_spec, parse_spec
+from synthdp.spec.load.loader import MAX_BYTES, MAX_LISTED, load_spec, parse_spec, replaced
+from synthdp.spec.load.yaml_tree import Node, read
 from synthdp.spec.model import Boolean, Categorical, Datetime, Number, Ordinal
 from tests.builders import skeleton
 
 COMPLETE = Path(__file__).with_name("complete_spec.yaml")
+ADULT = Path(__file__).parents[2] / "specs" / "adult.yaml"
 TEXT = COMPLETE.read_text(encoding="utf-8")
+
+
+def places(node: Node, *path: str) -> Iterator[tuple[str, object]]:
+    """Each key of a tree by its path, and its value."""
+    for key, inside in node.entries.items():
+        if "." not in key:
+            yield ".".join((*path, key)), inside.value()
+            yield from places(inside, *path, key)
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("file", [COMPLETE, ADULT], ids=lambda file: str(file.stem))
+def test_a_key_that_is_replaced_by_its_own_value_changes_nothing(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    tree, _ = read(text)
+    assert tree is not None
+    for path, value in list(places(tree))[::5]:
+        again, mistakes = read(replaced(text, {path: value}, path="s.yaml"))
+        assert again is not None and not mistakes and again.value() == tree.value(), path
+        assert again.place(("sampling",))[0] == tree.place(("sampling",))[0], path
 
 
 def test_a_complete_spec() -> None:

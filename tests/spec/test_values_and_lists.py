@@ -95,7 +95,8 @@ columns:
       file: lists/icd.txt
     # the first three characters
     prefix: 3
-  sex: {type: categorical, categories: {file: sex.txt}, missing: yes}
+  sex: {type: categorical, categories: {file:
+      sex.txt}, missing: yes}
 """
 
 

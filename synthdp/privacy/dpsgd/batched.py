@@ -42,6 +42,7 @@ from synthdp.privacy.dpsgd.layers import (
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import (
     PerExampleLoss,
+    Progress,
     Training,
     Weights,
     check_layers,
@@ -64,9 +65,11 @@ def train_stacked(
     modules: Sequence[PerExampleLoss],
     tables: Sequence[Table],
     randomness: Sequence[Randomness],
+    *,
+    progress: Progress = lambda done, total: None,
 ) -> list[Weights]:
     """Train `modules` side by side, each on its own table and by its own coins; the averaged
-    weights of each.
+    weights of each. `progress` hears of the steps.
 
     Raises:
         BoundaryError: modules of different shapes, or a layer without a proved norm.
@@ -77,6 +80,7 @@ def train_stacked(
     trainer = _StackedTrainer(settings, modules, rows, randomness)
     for step in range(settings.steps):
         trainer.step(step)
+        progress(step + 1, settings.steps)
     return trainer.averaged()
 
 
@@ -397,5 +401,6 @@ def train_side_by_side(
         [t.module for t in trainings],
         [table for table, _ in admitted],
         [streams for _, streams in admitted],
+        progress=trainings[0].progress,
     )
     return [Released(weights, frozenset({REHEARSAL}), key=_KERNEL_KEY) for weights in trained]

@@ -46,7 +46,15 @@ from synthdp.data.encoding import Codes, EncodedColumn, encode_column
 from synthdp.errors import DataError
 from synthdp.privacy.private import _KERNEL_KEY, Private
 from synthdp.privacy.readers.checks import check_columns, few, told_alike
-from synthdp.spec.model import ChosenColumns, ParquetSource, Source, SqlSource
+from synthdp.spec.model import (
+    ChosenColumns,
+    Column,
+    Integer,
+    Number,
+    ParquetSource,
+    Source,
+    SqlSource,
+)
 
 MAX_HEADER = 1_000_000  # bytes of the line that names the columns
 BLOCK = 16 << 20  # bytes; no row of a CSV file is longer than two of them
@@ -450,6 +458,36 @@ def seal_dataframe(frame: object) -> Private[pd.DataFrame]:
             hint="make one of it, with a column for each column of the spec",
         )
     return Private(frame.copy(deep=False), key=_KERNEL_KEY)
+
+
+def told_inferred(
+    frame: object, columns: Mapping[str, Column], rename: Mapping[str, str]
+) -> str | None:
+    """A warning, where pandas seems to have inferred the dtypes of declared numbers.
+
+    It is made of names and dtypes alone, which are the same in a neighbouring table: it tells
+    nothing of rows that the guarantee is on.
+    """
+    dtypes = frame.dtypes.items() if isinstance(frame, pd.DataFrame) else ()
+    found = {rename.get(str(name), str(name)): dtype for name, dtype in dtypes}
+    numbers = {
+        n: found[n] for n, c in columns.items() if isinstance(c, Integer | Number) and n in found
+    }
+    texts = {name for name, dtype in numbers.items() if pd.api.types.is_string_dtype(dtype)}
+    odd = [
+        name
+        for name, dtype in numbers.items()
+        if (name in texts and len(texts) < len(numbers))
+        or (isinstance(columns[name], Integer) and dtype in (np.float64, np.float32))
+    ]
+    if not odd:
+        return None
+    return (
+        f"columns {few(map(repr, odd))} of the DataFrame hold whole numbers as decimals, or numbers"
+        " as text beside others that are none, as where pandas infers dtypes from the rows: one"
+        " unit may then change how others are read, which the guarantee does not cover; read text"
+        ' (dtype="str") or state the dtypes'
+    )
 
 
 def open_dataframe(

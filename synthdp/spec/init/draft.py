@@ -71,7 +71,7 @@ _BUDGET_TO_FILL = {
 
 
 def draft_spec(
-    csv: Path,
+    table: Path | Mapping[str, Any],
     *,
     ask: Ask | None,
     rows: int | None = None,
@@ -79,7 +79,7 @@ def draft_spec(
     codebook: Codebook | None = None,
     decimal: str | None = None,
 ) -> str:
-    """A draft spec for the table in `csv`, as YAML text.
+    """A draft spec for the table in a file, or of these names and dtypes, as YAML text.
 
     Only the header of a CSV file is read, or the schema of Parquet. With `ask`, everything needed
     is asked for and the draft loads; without, it holds blanks (`!fill_in "..."`). `rows`: their
@@ -90,7 +90,10 @@ def draft_spec(
     Raises:
         DataError: the file has no usable header, or a question never got an answer that fits.
     """
-    header = read_header(csv, decimal=decimal)
+    if isinstance(table, Path):
+        header, named = read_header(table, decimal=decimal), path or table
+    else:
+        header, named = header_of(table), None
     unit: Mapping[str, Any] = UNIT_TO_FILL
     if ask:
         unit = ask_unit(ask, header.names)
@@ -100,7 +103,7 @@ def draft_spec(
     stated: Mapping[str, Any] = ask_rows(ask, unit, known=rows) if ask else known
     count = stated["value"] if isinstance(stated["value"], int) else None
     columns, dropped = _columns(header, unit.get("column"), ask, codebook)
-    source = header.source(path or csv, dropped)
+    source = header.source(named, dropped)
     if header.kind == "csv":
         source["missing_values"] = ["", *(codebook.missing_values if codebook else ())]
         if ask and not codebook and any(entry["missing"] for entry in columns.values()):
@@ -112,8 +115,8 @@ def draft_spec(
     unfinished = [name for name, entry in columns.items() if Blank in map(type, entry.values())]
     return written(
         "draft",
-        id=slug_of(path or csv),
-        said={"title": (path or csv).stem, **about},
+        id=slug_of(named) if named else Blank("a name of the table, e.g. clinic"),
+        said={"title": named.stem if named else Blank("the same in words"), **about},
         notes=header.remarks,
         source={key: value for key, value in source.items() if key != "missing_values"},
         missing_values=source.get("missing_values"),
@@ -122,7 +125,7 @@ def draft_spec(
         count=count,
         sketches=_sketches(),
         from_codebook=codebook is not None,
-        from_parquet=bool(header.types),
+        types_of=TYPES_OF[header.kind] if header.types else None,
         columns=columns,
         told={name: told[name].text for name in unfinished if name in told},
         budget=budget,
@@ -167,6 +170,10 @@ def _to_fill(typed: Mapping[str, Any]) -> dict[str, Any]:
 
 # --- header ---
 
+TYPES_OF = {
+    "parquet": "the Parquet file's own, where it has any",
+    "dataframe": "those of the DataFrame's dtypes; one that pandas inferred follows from the rows",
+}
 # From the usual on. Of those that make as many fields the first counts: names have commas in them.
 DELIMITERS = ((";", "\t", "|", ","), ("^", "~", "\x1f"), (":",), (" ",))
 DECIMAL = (
@@ -215,12 +222,12 @@ class Header:
         told = {odd: self.delimiter in (":", " "), DECIMAL: self.decimal_unknown}
         return (*self.notes, *(note for note, holds in told.items() if holds))
 
-    def source(self, path: Path, drop: Sequence[str] = ()) -> dict[str, Any]:
+    def source(self, path: Path | None, drop: Sequence[str] = ()) -> dict[str, Any]:
         """The `source` section of a spec; `drop` names further columns, as the spec calls them."""
         named = {new: old for old, new in self.rename.items()}
         dropped = [*self.drop, *(named.get(name, name) for name in drop)]
         rename = {old: new for old, new in self.rename.items() if new not in drop}
-        parts = {"kind": self.kind, "path": path.as_posix()}
+        parts = {"kind": self.kind} | ({"path": path.as_posix()} if path else {})
         parts |= {"delimiter": self.delimiter} if self.kind == "csv" else {}
         parts |= {"decimal": ","} if self.decimal == "," else {}
         return parts | {k: v for k, v in (("drop", dropped), ("rename", rename)) if v}
@@ -243,6 +250,30 @@ def read_header(path: Path, *, decimal: str | None = None) -> Header:
         return _header(path, "parquet", names, types=types)
     delimiter, names = _parted(path, _first_line(path))
     return replace(_header(path, "csv", names, delimiter=delimiter), decimal=decimal)
+
+
+def header_of(dtypes: Mapping[str, Any]) -> Header:
+    """What the names and dtypes of a DataFrame say of its columns; the categories of one are left.
+
+    Raises:
+        DataError: these are no dtypes, or there are no readable, distinct names.
+    """
+    import pandas as pd
+    import pyarrow as pa
+
+    hint = "give `df.dtypes`, or a mapping of names to dtypes"
+    if isinstance(dtypes, pd.DataFrame) or not hasattr(dtypes, "items"):
+        raise DataError("a draft is made of dtypes alone, and was given more", hint=hint)
+    entries = list[tuple[str, dict[str, Any]]]()
+    try:
+        for name, dtype in dtypes.items():
+            schema = pa.Schema.from_pandas(pd.DataFrame({"": pd.Series(dtype=dtype)}))
+            entries.append((str(name), _entry_of(schema.types[0])))
+    except (TypeError, ValueError, pa.ArrowException):
+        message = f"column {len(entries) + 1} of the dtypes has none that pandas knows"
+        raise DataError(message, hint=hint) from None
+    types = {name: entry for name, entry in entries if entry}
+    return _header(Path("dtypes"), "dataframe", tuple(n for n, _ in entries), types=types)
 
 
 def _parquet_file(path: Path) -> Path | None:
@@ -411,8 +442,9 @@ def _check(path: Path, names: Sequence[str], plain: Sequence[str], *, rows_apart
     if not plain and not found:
         found = ["no column has a name"]
     if found:
-        message = f"{path.name}: the first line is no header: {'; '.join(found)}"
-        raise DataError(message, hint="give every column a name of its own in the first line")
+        what = "the names of its columns do not do" if rows_apart else "the first line is no header"
+        hint = f"give every column a name of its own{'' if rows_apart else ' in the first line'}"
+        raise DataError(f"{path.name}: {what}: {'; '.join(found)}", hint=hint)
 
 
 def _is_number(name: str) -> bool:

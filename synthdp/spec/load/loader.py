@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,12 @@ from synthdp.spec.load.wording import Mistake, SpecMistake, findings, unreadable
 from synthdp.spec.load.yaml_tree import Node, read
 from synthdp.spec.model import ReleaseSpec
 from synthdp.spec.model.rules import fill_defaults
+from synthdp.spec.writing import yaml_value
 
 MAX_LISTED = 100
 MAX_BYTES = 1_000_000
 FIELDS = ("categories", "codes")
+PLAIN_VALUES = "use plain dicts, lists, texts, numbers, booleans and None"
 HINT = "a text file in UTF-8 beside the spec, one category or code a line"
 
 
@@ -93,6 +95,65 @@ def with_epsilon(text: str, epsilon: float) -> ReleaseSpec:
     content: Any = None if tree is None else tree.value()
     privacy = {**content["privacy"], "epsilon": epsilon}
     return fill_defaults(ReleaseSpec.model_validate({**content, "privacy": privacy}))
+
+
+def replaced(text: str, changes: Mapping[str, Any], *, path: str) -> str:
+    """A spec's `text`, without mistakes, with other values of some of its keys.
+
+    A key is named by its path, such as `sampling.rows`; its own name will do where it is that of a
+    section, or one section alone has it. All else stands where it stood, comments too.
+
+    Raises:
+        SpecError: several sections have the key, or YAML does not have the value.
+
+    >>> replaced("privacy:\\n  epsilon: 1  # all\\n", {"epsilon": 2, "seed.a": 3}, path="x.yaml")
+    'seed: {a: 3}\\nprivacy:\\n  epsilon: 2  # all\\n'
+    """
+    sections = ReleaseSpec.model_fields
+    for name, value in changes.items():
+        homes = [
+            s for s, f in sections.items() if name in getattr(f.annotation, "model_fields", ())
+        ]
+        keys = [name] if name in sections else [*homes[:1], *name.split(".")]
+        told, hint, shown = "", "", ""
+        if name not in sections and len(homes) > 1:
+            told = f"is a key of {' and '.join(homes)}"
+            hint = f'say which: replace(**{{"{homes[0]}.{name}": ...}})'
+        try:
+            shown = json.dumps(value, ensure_ascii=False)
+        except (TypeError, ValueError, RecursionError):
+            told, hint = "got a value that YAML does not have", PLAIN_VALUES
+        if told:
+            raise SpecError([SpecProblem(path, 1, 1, name, told, hint)])
+        node: Any = yaml.compose(text, Loader=yaml.SafeLoader)
+        while keys and keys[0] in (inside := dict(_pairs(node))):
+            node = inside[keys.pop(0)]
+        for key in reversed(keys[1:]):
+            shown = f"{{{yaml_value(key)}: {shown}}}"
+        if not keys:
+            text = _with_value(text, node, shown)
+            continue
+        entry = f"{yaml_value(keys[0])}: {shown}"
+        if not isinstance(node, yaml.MappingNode):  # refused when the text is checked
+            text = _with_value(text, node, f"{{{entry}}}")
+        else:
+            first = node.start_mark.index + bool(node.flow_style)
+            after = ", " if node.flow_style else f"\n{' ' * node.start_mark.column}"
+            text = f"{text[:first]}{entry}{after}{text[first:]}"
+    return text
+
+
+def _with_value(text: str, node: yaml.Node, shown: str) -> str:
+    """The text with `shown` in the place of a node; what follows stays at its line."""
+    first, last = node.start_mark.index, node.end_mark.index
+    before = text[:first]
+    if not before.rpartition("\n")[2].strip():
+        before += "  "  # a list may begin below its key's first letter, and `shown` may not
+    elif before.endswith(":"):
+        before += " "
+    # As many line breaks as were replaced, and what stands before the next key on its line.
+    *lines, tail = text[first:last].split("\n")
+    return before + shown + "\n" * len(lines) + ("" if tail.strip() else tail) + text[last:]
 
 
 def own_text(path: Path) -> str:
@@ -195,8 +256,8 @@ def with_lists(text: str, *, path: str, folder: Path) -> str:
     """
     if "file" not in text or read(text)[1]:  # what is wrong in the YAML is told by `parse_spec`
         return text
-    problems, made, end, entries = list[SpecProblem](), "", 0, 0
-    for name, field, node, file in _places(text):
+    problems, made, entries = list[SpecProblem](), text, 0
+    for name, field, node, file in reversed(list(_places(text))):
         found = _entries(folder / file)
         if isinstance(found, str):
             mark = node.start_mark
@@ -205,20 +266,14 @@ def with_lists(text: str, *, path: str, folder: Path) -> str:
             problems.append(SpecProblem(path, mark.line + 1, mark.column + 1, where, message, hint))
             continue
         entries += len(found)
-        first, last = node.start_mark.index, node.end_mark.index
-        made += text[end:first] + json.dumps(found, ensure_ascii=False)
-        # As many line breaks as were replaced, and what stands before the next key on its line.
-        *before, tail = text[first:last].split("\n")
-        made += "\n" * len(before) + (tail if before else "")
-        end = last
-    made += text[end:]
+        made = _with_value(made, node, json.dumps(found, ensure_ascii=False))
     # An entry takes eight bytes more in a published spec.
     if len(made.encode()) + 8 * entries > MAX_BYTES:
         message = f"with its lists the spec is larger than {MAX_BYTES:,} bytes"
         hint = "shorten the lists; of text-code columns, to the beginnings that `prefix` keeps"
         problems.append(SpecProblem(path, 1, 1, "spec", message, hint))
     if problems:
-        raise SpecError(problems)
+        raise SpecError(problems[::-1])
     return made
 
 
