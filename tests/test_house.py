@@ -13,11 +13,11 @@ pytestmark = pytest.mark.check
 
 
 MOST = {
-    "lines of the product": 72_950,
+    "lines of the product": 73_450,
     "files": 292,
-    "decisions per 100 lines of code": 26.7,
+    "decisions per 100 lines of code": 26.8,
     "imports, % of lines": 6.8,
-    "functions per 1,000 lines": 56.9,
+    "functions per 1,000 lines": 57.0,
     "tuning numbers of modules": 290,
     "modules that tests import by name": 224,
     "loose modules": 5,

@@ -59,7 +59,7 @@ class Spec:
             SpecError: the file cannot be read, or has mistakes.
 
         >>> import synthdp
-        >>> synthdp.Spec.load("clinic.yaml").content.columns["age"].upper
+        >>> synthdp.Spec.load("clinic.yaml").columns["age"].upper
         110
         """
         from synthdp.spec.load.loader import own_text
@@ -153,7 +153,7 @@ class Spec:
 
     @property
     def columns(self) -> Mapping[str, Column]:
-        """What each column may hold, by its name: `content.columns`.
+        """What each column may hold, by its name.
 
         >>> import synthdp
         >>> list(synthdp.Spec.load("clinic.yaml").columns)

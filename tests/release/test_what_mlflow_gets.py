@@ -77,5 +77,7 @@ def test_questions_that_got_an_answer_are_counted(
     asked = [{"kind": "question", "ask": ask} for ask in asks]
     monkeypatch.setattr("synthdp.release.run.tracker", lambda *_, **__: told)
     shares = {"measure": 0.2, "train": 0.3, "estimands": 0.5}
-    tiny.write(make_table(), privacy={"shares": shares}, estimands=asked).release(accept_refusals=True)
+    tiny.write(make_table(), privacy={"shares": shares}, estimands=asked).release(
+        accept_refusals=True
+    )
     assert (told.figures["estimands_asked"], told.figures["estimands_answered"]) == (2, 1)
