@@ -334,13 +334,8 @@ def attack_membership(
     table, units = public.checked(table, "the table"), checked_units(units, table)
     targets = declared_targets(table, targets, units)
     # The game checks every model at once for the scores that the attacks will need.
-    playing = partial(
-        play,
-        rng=rng,
-        threat=threat,
-        public=public,
-        score_names=[name for name, _ in (main, *also) if name not in EXTRACTORS],
-    )
+    scores = [name for name, _ in (main, *also) if name not in EXTRACTORS]
+    playing = partial(play, rng=rng, threat=threat, public=public, score_names=scores)
     games, controls = [], []
     models = 2 * len(targets) * (pairs + control_pairs)
     steps, judging = models + len(extractors) + 2, count(models)
@@ -350,9 +345,8 @@ def attack_membership(
         def tell(state: Progress) -> None:
             told(before + state.finished + state.underway, steps, "models")
 
-        return (
-            fleet.within(name) if progress is None else replace(fleet.within(name), progress=tell)
-        )
+        own = fleet.within(name)
+        return own if progress is None else replace(own, progress=tell)
 
     for number, target in enumerate(targets):
         own, others = apart(table, target, units)

@@ -162,11 +162,7 @@ def certify(
         columns=len(spec.columns),
         graph=spec.graph.mode,
         constraints=spec.constraints,
-        derived=tuple(
-            (name, text)
-            for name, column in spec.columns.items()
-            if (text := derived_of(column)) is not None
-        ),
+        derived=tuple((n, t) for n, c in spec.columns.items() if (t := derived_of(c)) is not None),
         amended=amended_of(entries),
         cap=(privacy.cap.epsilon, privacy.cap.delta) if privacy.cap else None,
         balance=(balance["epsilon"], balance["delta"]) if balance else None,
