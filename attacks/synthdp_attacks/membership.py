@@ -341,23 +341,17 @@ def attack_membership(
     steps, judging = models + len(extractors) + 2, count(models)
     told = progress or (lambda done, total, what: None)
 
-    def counted(name: str, before: int) -> Fleet:
-        def tell(state: Progress) -> None:
-            told(before + state.finished + state.underway, steps, "models")
-
-        own = fleet.within(name)
-        return own if progress is None else replace(own, progress=tell)
-
     for number, target in enumerate(targets):
         own, others = apart(table, target, units)
-        played_on = partial(playing, others.rows, own, trainer, units=others.units)
+        played = partial(playing, others.rows, own, trainer, units=others.units)
         before = 2 * number * (pairs + control_pairs)
-        game = played_on(pairs=pairs, fleet=counted(f"target-{number}", before))
+        folder = _heard(fleet.within(f"target-{number}"), progress, before, steps)
+        game = played(pairs=pairs, fleet=folder)
         games.append(_inside(game, public))
         if control_pairs:
-            folder = counted(f"control-{number}", before + 2 * pairs)
-            played = played_on(pairs=control_pairs, fleet=folder, control=True)
-            controls.append(_inside(played, public))
+            folder = _heard(fleet.within(f"control-{number}"), progress, before + 2 * pairs, steps)
+            control = played(pairs=control_pairs, fleet=folder, control=True)
+            controls.append(_inside(control, public))
         elif (~game.shadow_members).sum() >= ENOUGH_TO_SPLIT:
             controls.append(game.control(rng))
     report = judge(
@@ -376,6 +370,19 @@ def attack_membership(
     )
     told(steps, steps, "")
     return report
+
+
+def _heard(
+    fleet: Fleet, progress: Callable[[int, int, str], object] | None, before: int, steps: int
+) -> Fleet:
+    """The fleet, which tells of its models from step `before` on, of so many `steps`."""
+    if progress is None:
+        return fleet
+
+    def tell(state: Progress) -> None:
+        progress(before + state.finished + state.underway, steps, "models")
+
+    return replace(fleet, progress=tell)
 
 
 def _check_arguments(
