@@ -102,7 +102,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 def test_the_look_for_scores_is_a_stage_of_its_own_and_nothing_pays_before_it(tiny: Tiny) -> None:
-    interrupt(tiny.write(**CHARGED), "pay for scores")
+    interrupt(tiny.write(**CHARGED), "score under privacy")
     charged = [e.body["purpose"] for e in tiny.ledger.entries() if e.kind == "charge"]
     assert charged == ["measure", "train"]
 

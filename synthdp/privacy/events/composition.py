@@ -167,8 +167,8 @@ def _epsilon_for(pmf: pld_pmf.DensePLDPmf, delta: float) -> float:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         found = np.log((upper - delta) / lower)
     ends = (upper > delta) & (lower > 0) & (found >= np.append(losses[1:], -math.inf))
-    if not ends.any():
-        return 0.0
+    if not ends.any():  # where more than delta lies at losses whose second mass is too small
+        return math.inf if upper[-1] > delta else 0.0
     return max(0.0, float(found[int(ends.argmax())]))
 
 
