@@ -231,6 +231,7 @@ def played(spec: ReleaseSpec) -> dict[str, Any]:
         patch.setattr(membership, "plan_for", lambda *_: shadow)
         patch.setattr(membership.AttackFolder, "open", lambda _: folder)
         patch.setattr(membership, "ShadowTrainer", trainer_of)
+        patch.setattr(membership, "cpu_seconds", lambda *_: (1.0, 1.0))
         patch.setattr(membership, "Public", lambda _: None)
         patch.setattr(membership, "isolated_targets", lambda *_: [0])
         rows, trainer, named = heard(

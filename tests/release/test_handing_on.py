@@ -229,9 +229,12 @@ def test_mlflow_hears_what_was_planned_and_spent_and_of_the_black_box_last(
         spec=loaded,
         spent=SimpleNamespace(epsilon_spent=0.4),
         plan=SimpleNamespace(epsilon_spent=0.9),
+        domain=Domain.from_spec(loaded.columns),
     )
     graph = CausalGraph.from_spec(loaded.graph, tuple(loaded.columns))
-    fitted = SimpleNamespace(graph=SimpleNamespace(graph=graph, validation=None))
+    fitted = SimpleNamespace(
+        graph=SimpleNamespace(graph=graph, validation=None), tables=SimpleNamespace(value=())
+    )
     attack = Confidential(report, "x", key=_KERNEL_KEY)
     misfits = Confidential({"sex": {"outside": 17}}, "x", key=_KERNEL_KEY)
     judgement = Judgement(released(0.25), attack=attack, misfits=misfits)  # type: ignore[arg-type]
@@ -242,6 +245,8 @@ def test_mlflow_hears_what_was_planned_and_spent_and_of_the_black_box_last(
         "epsilon_spent": 0.4,
         "epsilon_planned": 0.9,
         "tv1_noisy": 0.25,
+        "columns_noise": 0.0,
+        "pairs_noise": 0.0,
         **tracked.graph_figures(graph, None),
     }
     assert log.names == ["membership, tables", "membership, elbo", "membership"]
