@@ -208,8 +208,12 @@ class Questions:
         texts += [f"count() by {name}" for name in groups]
         pairs = [p for p in combinations(groups, 2) if groups[p[0]] * groups[p[1]] <= most]
         texts += [f"count() by {one}, {other}" for one, other in pairs]
-        for text in texts:
-            yield self._answer(parse_query(text, self.spec.columns), of_rows=False)
+        for query in (parse_query(text, self.spec.columns) for text in texts):
+            try:
+                yield self._answer(query, of_rows=False)
+            except OutputError as error:  # too many cells
+                refused = (Figure(None, refused=str(error)),)
+                yield Answer(query, "C", refused, (), groups=(("",) * len(query.by),))
 
     def _answer(self, query: Query, *, of_rows: bool = True) -> Answer:
         spec, domain, tables = self.spec, self.domain, self.tables

@@ -29,7 +29,7 @@ from synthdp.privacy import accounting
 from synthdp.privacy.events.kinds import event_from_json
 from synthdp.privacy.plan import Spend, spends_digest
 from synthdp.spec.load.wording import up
-from synthdp.spec.model import DomainFrom
+from synthdp.spec.model import DomainFrom, Gate
 from synthdp.verify.checks import verify_bundle
 
 Build = Callable[..., Any]
@@ -195,6 +195,27 @@ def test_how_often_the_best_guess_is_right(release: Any, noise: float, right: in
     assert right - 1 < 100 * stats.norm.cdf(1 / (2 * noise)) <= right
     assert f"**at most {right} times in 100**" in first_page(made)
     assert f"at most **{right} times in 100**" in for_people(made)
+
+
+def test_a_search_for_the_domain_and_gates_on_real_rows_are_not_left_out(release: Any) -> None:
+    """Both widen what the first page and the page for people may promise."""
+    spend = Spend(purpose="x", mechanism="x", event={"event": "gaussian", "noise_multiplier": 2.0})
+    spec = release.content.spec.model_copy(update={"gates": ()})
+    release.content = replace(release.content, planned=(spend,), spec=spec)
+    alone = _certificate(release)
+    own = DomainFrom(run="20261124-0123456789ab", epsilon=0.5, delta=1e-7)
+    both = alone.model_copy(update={"domain_from": own})
+    right = math.ceil(100 * stats.norm.cdf(1 / 4) + 50 * math.tanh(0.25))
+    assert right == 73
+    assert "at most 60 times" in first_page(alone) and "at most 73 times" in first_page(both)
+    assert "**73 times in 100**" in for_people(both)
+    assert "with epsilon 0.5 at delta 1e-07 for the columns' domain on top" in first_page(both)
+    gate = Gate(metric="tv1", at_most=0.2, outside_guarantee=True)
+    gated = alone.model_copy(update={"outside_gates": (gate,)})
+    for page in (first_page, for_people):
+        assert len(page(gated)) > len(page(alone))
+    assert "this does not bound" in first_page(gated)
+    assert "looked at the table itself" in for_people(gated)
 
 
 def test_tables_of_several_noises_are_told_in_one_cell() -> None:

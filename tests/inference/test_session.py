@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from synthdp import Bundle
+from synthdp.errors import OutputError
 from synthdp.inference import answer as of_answers
 from synthdp.inference.answer import Questions
 
@@ -154,3 +155,19 @@ def test_every_figure_at_once(small_bundle: Callable[..., Path], synthdp: Any) -
         assert [line["group"] for line in found] == [", ".join(g) for g in answer.groups]
     both = synthdp("answer", folder, "mean(visits)", "--every")
     assert both.code == 2 and "give it alone" in both.err
+
+
+def test_a_question_too_many_does_not_end_the_others(
+    small_bundle: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    true = of_answers.answer_tables
+
+    def few(query: Any, *args: Any) -> Any:
+        if query.by == ("sex", "smoker"):
+            raise OutputError("too many cells")
+        return true(query, *args)
+
+    monkeypatch.setattr(of_answers, "answer_tables", few)
+    told = {a.query.text: a for a in Questions(small_bundle(("sex", "smoker"))).every()}
+    assert told["count() by sex, smoker"].figures[0].refused == "too many cells"
+    assert told["count() by sex"].figures[0].interval is not None
