@@ -41,6 +41,7 @@ from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
 from synthdp.privacy.plan import TARGETS, TRAIN, ReleasePlan, needed
 from synthdp.privacy.private import Released
 from synthdp.privacy.session import Rehearsal
+from synthdp.progress import unheard
 from synthdp.spec.model import DeclaredRows, ReleaseSpec
 from synthdp_attacks import NoisyCounts, WhiteBox, table_score, tell_share
 from synthdp_attacks.threat import Codes as AnyCodes
@@ -119,10 +120,10 @@ def drawn_rows(fitted: Fitted, spec: ReleaseSpec, rng: np.random.Generator) -> C
     release fails for it.
     """
     try:
-        return sample(fitted, spec, rng=rng, progress=_quiet).value
+        return sample(fitted, spec, rng=rng, progress=unheard).value
     except ConstraintsUnmet:
         unconstrained = spec.model_copy(update={"constraints": ()})
-        return sample(fitted, unconstrained, rng=rng, progress=_quiet).value
+        return sample(fitted, unconstrained, rng=rng, progress=unheard).value
 
 
 def released_scores(fitted: Fitted, domain: Domain) -> dict[str, Score]:
@@ -282,9 +283,9 @@ def fitted_shadows(
 def _fitted(rehearsal: Rehearsal, spec: ReleaseSpec, domain: Domain, graph: CausalGraph) -> Fitted:
     """One shadow release: with `graph`, or with the arrows that its own tables show."""
     if spec.graph.mode in OWN_GRAPH:
-        return fit(rehearsal, spec, domain, progress=_quiet)
+        return fit(rehearsal, spec, domain, progress=unheard)
     given, marginals = GraphResult(graph), measure(rehearsal)
-    trained = train(rehearsal, spec, domain, marginals, given, progress=_quiet)
+    trained = train(rehearsal, spec, domain, marginals, given, progress=unheard)
     return Fitted(marginals, given, trained)
 
 
@@ -302,7 +303,3 @@ def _together(
 
 def _trained(done: int, total: int) -> None:
     tell_share((1 + done / total) / 3)
-
-
-def _quiet(done: int, total: int) -> None:
-    """No progress inside a worker."""
