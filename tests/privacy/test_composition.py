@@ -8,7 +8,12 @@ from functools import reduce
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from synthdp.privacy.events.composition import composed, discrete_gaussian_pld, epsilon_for
+from synthdp.privacy.events.composition import (
+    TAIL,
+    composed,
+    discrete_gaussian_pld,
+    epsilon_for,
+)
 from synthdp.privacy.events.gaussian import gaussian
 
 WIDTH = 1e-3
@@ -75,6 +80,12 @@ def test_rare_large_losses_need_no_wide_window(noise: float, rate: float) -> Non
     made = composed([(once, 1000)])
     for own, whole in ((once._pmf_remove, made._pmf_remove), (once._pmf_add, made._pmf_add)):
         assert whole.to_dense_pmf().size < 8 * own.to_dense_pmf().size
+
+
+def test_what_a_window_leaves_out_counts_as_lost() -> None:
+    once = discrete_gaussian_pld(8.0, width=WIDTH)
+    assert once._pmf_remove._infinity_mass < TAIL / 100
+    assert composed([(once, 40)])._pmf_remove._infinity_mass >= TAIL
 
 
 def test_nothing_stays_nothing() -> None:
