@@ -58,6 +58,8 @@ Rule = Callable[[str, ast.AST], Iterator[tuple[int, str]]]
 def modules(root: Path) -> Iterator[tuple[str, ast.AST]]:
     for folder in ("synthdp", "attacks", "benchmarks", "specs"):
         for path in sorted((root / folder).rglob("*.py")):
+            if "mlflow-artifacts" in path.parts:  # of a release that was made here
+                continue
             yield path.relative_to(root).as_posix(), parsed(path.read_text(encoding="utf-8"))
 
 

@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import select
+import signal
 import sys
 import time
 from pathlib import Path
@@ -28,6 +29,7 @@ class Terminal:
         if self.pid == 0:
             os.chdir(folder)
             os.environ.update(COLUMNS="200", TERM="dumb", NO_COLOR="1")
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a job in the background ignores it
             os.execv(sys.executable, [sys.executable, "-m", "synthdp.cli.main", *words])
         self.shown, self.seen = "", 0
 
