@@ -40,12 +40,12 @@ def regression_figures(design: Design, noisy: NoisyProducts, rows: Rows) -> tupl
     if count < SETTINGS.fewest + size:
         return tuple(Figure(name, about, refused=why) for name in design.names)
     values, axes = np.linalg.eigh(gram)
-    seen = values >= ESTIMANDS.least * noisy.sigma * math.sqrt(size)
+    seen = values > max(ESTIMANDS.least * noisy.sigma * math.sqrt(size), 1e-12 * float(values[-1]))
     line = axes[:, seen] @ (axes[:, seen].T @ moments[:-1, -1] / values[seen])
     residual = np.append(-line, 1.0)
     squares = max(float(residual @ moments @ residual), 0.0) / (count - size)
     groups = shares_of(design, moments, noisy.sigma) if design.two_valued else None
-    theta = np.linalg.solve(gram, moments[:-1, -1]).astype(np.float64)
+    theta = np.linalg.pinv(gram, hermitian=True) @ moments[:-1, -1]
     found = []
     each = zip(design.functions, design.names, design.directions(gram), strict=True)
     for function, name, (c, w, d) in each:

@@ -333,11 +333,14 @@ class Design:
         """Of each coefficient c' theta what it is made of, the direction w that its estimate rests
         on, and d = w' `gram` w, what the other terms leave of it, in rows: `[k]`, `[k]`, a number.
 
-        w = d gram^-1 c, so that w' gram theta = d c' theta.
+        w = d gram^-1 c, so that w' gram theta = d c' theta; both are 0 where no row tells c' theta,
+        as of a level that none has.
         """
+        inverse = np.linalg.pinv(gram, hermitian=True)
         for c in np.linalg.inv(self.raw.T):
-            direction = np.linalg.solve(gram, c)
-            d = 1.0 / float(c @ direction)
+            direction = inverse @ c
+            told = np.allclose(gram @ direction, c, atol=1e-6)
+            d = 1.0 / float(c @ direction) if told else 0.0
             yield c, d * direction, d
 
     def by_product(self, w: Floats, beta: Floats) -> Floats:

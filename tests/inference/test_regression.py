@@ -118,6 +118,18 @@ def test_terms_that_noise_drowns_are_refused() -> None:
     assert all(f.estimate is not None for f in strong)
 
 
+def test_of_a_level_that_no_row_has_the_others_are_told_as_without_it() -> None:
+    """Also by sums without noise, as a steward's own report and rehearsals take them."""
+    asked = design(("age", "arm"))
+    frame = drawn(asked.names, 800, np.random.default_rng(4)).query("arm != 'c'")
+    x = np.column_stack([term(frame, name) for name in asked.names[:-1]])
+    beta = np.linalg.lstsq(x, frame["score"].to_numpy(), rcond=None)[0]
+    for sigma in (0.0, 1e-9):
+        *told, absent = regression_figures(asked, NoisyProducts(sums(asked, frame), sigma), Rows())
+        assert absent.estimate is None and absent.group == "arm=c"
+        assert [f.estimate for f in told] == pytest.approx([*beta], abs=1e-3)
+
+
 def test_a_term_that_hardly_differs_from_another_takes_no_other_along() -> None:
     """Two numbers of correlation .997 are refused; what does not rest on their difference is told,
     and its interval holds the truth.
