@@ -5,6 +5,7 @@ the run.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -26,11 +27,12 @@ class Killer:
     """A process that forks a release for each request."""
 
     def __init__(self, folder: Path, name: str = "killer.py", *more: str) -> None:
-        script = Path(__file__).with_name(name)
+        script, root = Path(__file__).with_name(name), Path(__file__).parents[2]
         self.folder = folder
         with (folder / "stderr").open("w") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, str(script), str(folder), *more],
+                env={**os.environ, "PYTHONPATH": str(root)},  # of what it imports from tests
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
