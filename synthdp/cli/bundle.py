@@ -349,8 +349,9 @@ def index(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a static page of every bundle below a folder: epsilon, cap, gates, signature, decision,
-    verification, reports and differences; reads no original rows.
+    """Write a static page of every bundle below a folder, those of a dataset beside each other:
+    what is left of the cap, decisions, gates, verification, differences, and the verdicts of their
+    public reports; reads no original rows.
     """
     from dataclasses import asdict
     from datetime import UTC, datetime
@@ -358,7 +359,7 @@ def index(
     from synthdp.bundle.signing import load_public_key
     from synthdp.cli.budget import shown_ledger
     from synthdp.ledger.connect import open_book
-    from synthdp.report.index import MARK, render_index
+    from synthdp.report.index import MARK, index_text, render_index
     from synthdp.verify.releases import index_of
 
     if not folder.is_dir():
@@ -385,8 +386,6 @@ def index(
         )
     write_file(page, render_index(content), option="--out")
     bundles = sum(len(dataset.bundles) for dataset in content.datasets)
-    lines = [
-        f"{page}: {bundles} bundles{', verified' if verify else ', not verified'}",
-        *(f"damaged: {place}: {reasons[0]}" for place, reasons in content.damaged),
-    ]
-    show({"index": str(page)} | asdict(content), as_json=as_json, text=lambda: "\n".join(lines))
+    head = f"{page}: {bundles} bundles{', verified' if verify else ', not verified'}"
+    facts = {"index": str(page)} | asdict(content)
+    show(facts, as_json=as_json, text=lambda: f"{head}\n{index_text(content)}".rstrip())
