@@ -168,6 +168,26 @@ def _columns(bundle: Path, given: list[str]) -> tuple[str, ...]:
     return tuple(name for text in given for name in listed_names(text, known))
 
 
+def show_pair(
+    bundle: BundleArgument,
+    pair: Annotated[tuple[str, str], typer.Option("--pair", help="Two columns.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Picture to write, .svg [default: text alone].")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the noisy table of two columns beside that of a bundle's rows, and what noise may move;
+    free of charge.
+    """
+    from synthdp.api.bundle import Bundle
+
+    with working():
+        found = Bundle(bundle).pair(*pair)
+    if out is not None:
+        write_file(out, found.to_svg(), option="--out")
+    show(found, as_json=as_json)
+
+
 def sample(
     bundle: BundleArgument,
     rows: Annotated[int, typer.Option(help="Rows to draw.", min=1, max=2_000_000_000)],

@@ -161,9 +161,9 @@ def _bundle(
     signer = found.opened.certificate.signer
     checked, checks = _checks(found, folder, copy_of, ledger)
     scores = found.opened.certificate.scores
-    differs, difference = (), None
+    changed: tuple[tuple[str, ...], ReportTable | None] = ((), None)
     if before is not None and copy_of is found:
-        differs, difference = _difference(before, found, folder)
+        changed = _difference(before, found, folder)
     return index.IndexedBundle(
         place=_relative(place, folder),
         day=found.entries[-1].at[:10],
@@ -183,8 +183,8 @@ def _bundle(
             if (place / name).is_file() and not (place / name).is_symlink()
         ),
         verdicts=found.verdicts,
-        differs=differs,
-        difference=difference,
+        differs=changed[0],
+        difference=changed[1],
     )
 
 
