@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from synthdp.inference.estimands import EstimandResult
     from synthdp.ledger.entries import Choice, Decision
     from synthdp.ledger.ledger import Ledger
+    from synthdp.report.public.content import PairOfColumns, PublicContent
     from synthdp.spec.model import ReleaseSpec
     from synthdp.verify.checks import VerifyReport
 
@@ -266,6 +267,25 @@ class Bundle:
         tables = [typed_rows(iter([table]), found.columns) for table in found]
         return CopiedTables(tables, found.spanned)
 
+    def pair(self, first: str, second: str) -> PairOfColumns:
+        """Two columns: shares of their noisy table beside those of the synthetic rows.
+
+        It has `synthetic`, `noisy` (None where no table has both), `margin` (half of the 95%
+        interval of each of `noisy`, by noise alone) and `about`; `to_svg()` draws it.
+
+        Raises:
+            OutputError: there are no such two columns.
+            VerifyError: a file was changed.
+
+        >>> import synthdp
+        >>> pair = synthdp.Bundle("releases/clinic/bundle").pair("age", "smoker")
+        >>> pair.noisy is None, pair.synthetic.shape[1]
+        (True, 3)
+        """
+        from synthdp.report.public.content import PairOfColumns
+
+        return PairOfColumns.of(self._public, first, second)
+
     def answer(self, query: str) -> Answer:
         """A number with a 95% interval, from the noisy tables. It costs no privacy.
 
@@ -450,16 +470,22 @@ class Bundle:
             hint=f"see `synthdp verify {self.path}`",
         )
 
-    def _repr_html_(self) -> str:
-        from synthdp.api.text import cards_html
+    @property
+    def _public(self) -> PublicContent:
+        """What its public report shows."""
         from synthdp.bundle.content import Bundle as Stated
         from synthdp.bundle.derived import public_content
+
+        names = (SPEC, CERTIFICATE, PROFILE, GRAPH, MARGINALS, TABLE)
+        return self._read(names, lambda: public_content(Stated.stated(self.path)))
+
+    def _repr_html_(self) -> str:
+        from synthdp.api.text import cards_html
         from synthdp.report.public.page import public_cards, public_uses
         from synthdp.report.public.sections import Measured
         from synthdp.report.sections import ReportTable
 
-        names = (SPEC, CERTIFICATE, PROFILE, GRAPH, MARGINALS, TABLE)
-        content = self._read(names, lambda: public_content(Stated.stated(self.path)))
+        content = self._public
         facts = content.facts
         found = Measured.of(content)
         purposes = ReportTable(

@@ -168,6 +168,26 @@ def _columns(bundle: Path, given: list[str]) -> tuple[str, ...]:
     return tuple(name for text in given for name in listed_names(text, known))
 
 
+def show_pair(
+    bundle: BundleArgument,
+    pair: Annotated[tuple[str, str], typer.Option("--pair", help="Two columns.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Picture to write, .svg [default: text alone].")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the noisy table of two columns beside that of a bundle's rows, and what noise may move;
+    free of charge.
+    """
+    from synthdp.api.bundle import Bundle
+
+    with working():
+        found = Bundle(bundle).pair(*pair)
+    if out is not None:
+        write_file(out, found.to_svg(), option="--out")
+    show(found, as_json=as_json)
+
+
 def sample(
     bundle: BundleArgument,
     rows: Annotated[int, typer.Option(help="Rows to draw.", min=1, max=2_000_000_000)],
@@ -349,8 +369,9 @@ def index(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a static page of every bundle below a folder: epsilon, cap, gates, signature, decision,
-    verification, reports and differences; reads no original rows.
+    """Write a static page of every bundle below a folder, those of a dataset beside each other:
+    what is left of the cap, decisions, gates, verification, differences, and the verdicts of their
+    public reports; reads no original rows.
     """
     from dataclasses import asdict
     from datetime import UTC, datetime
@@ -358,7 +379,7 @@ def index(
     from synthdp.bundle.signing import load_public_key
     from synthdp.cli.budget import shown_ledger
     from synthdp.ledger.connect import open_book
-    from synthdp.report.index import MARK, render_index
+    from synthdp.report.index import MARK, index_text, render_index
     from synthdp.verify.releases import index_of
 
     if not folder.is_dir():
@@ -385,8 +406,6 @@ def index(
         )
     write_file(page, render_index(content), option="--out")
     bundles = sum(len(dataset.bundles) for dataset in content.datasets)
-    lines = [
-        f"{page}: {bundles} bundles{', verified' if verify else ', not verified'}",
-        *(f"damaged: {place}: {reasons[0]}" for place, reasons in content.damaged),
-    ]
-    show({"index": str(page)} | asdict(content), as_json=as_json, text=lambda: "\n".join(lines))
+    head = f"{page}: {bundles} bundles{', verified' if verify else ', not verified'}"
+    facts = {"index": str(page)} | asdict(content)
+    show(facts, as_json=as_json, text=lambda: f"{head}\n{index_text(content)}".rstrip())

@@ -15,7 +15,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from synthdp.cli.bundle import answer, copies, effect, export, index, sample
+from synthdp.cli.bundle import answer, copies, effect, export, index, sample, show_pair
 from synthdp.cli.graph import graph_app
 from synthdp.cli.options import Commands, begin, say, show_error, shown, terminable
 from synthdp.cli.plan import attack, budget, plan, release, resume, study
@@ -45,6 +45,7 @@ for command in (
     *(budget, sample, answer, effect, copies, index, export, study),
 ):
     app.command(**shown(command.__name__))(command)
+app.command("show", **shown("show"))(show_pair)
 
 
 def _show_version(asked: bool) -> None:

@@ -183,12 +183,7 @@ def heat(names: Sequence[str], values: FloatArray, *, most: float = 1.0, alt: st
     for i, name in enumerate(names):
         y = top + cell * (i + 0.5) + 4
         body.append(_text(left - 6, y, short(name, 18), anchor="end", size=size))
-        at = left + cell * (i + 0.5) + 4, top + cell * len(names) + 8
-        x_, y_, size_ = map(compact, (*at, size))
-        body.append(
-            f'<text x="{x_}" y="{y_}" text-anchor="end" font-size="{size_}"'
-            f' transform="rotate(-50 {x_} {y_})">{safe(short(name, 18))}</text>'
-        )
+        body.append(_slanted(left + cell * (i + 0.5), top + cell * len(names), name, size=size))
         for j in range(i):
             value = float(values[i, j])
             place = (left + cell * j, top + cell * i, cell - 1, cell - 1)
@@ -204,6 +199,15 @@ def heat(names: Sequence[str], values: FloatArray, *, most: float = 1.0, alt: st
                 body.append(_text(*at, text, anchor="middle", size=10, colour=colour))
     side, slanted = cell * len(names), 22 + 5.6 * max(len(short(name, 18)) for name in names)
     return inline_frame(body, width=left + side + 10, height=top + side + slanted, alt=alt)
+
+
+def _slanted(x: float, y: float, name: str, *, size: float = 11) -> str:
+    """A name below an axis."""
+    x_, y_, size_ = map(compact, (x + 4, y + 8, size))
+    return (
+        f'<text x="{x_}" y="{y_}" text-anchor="end" font-size="{size_}"'
+        f' transform="rotate(-50 {x_} {y_})">{safe(short(name, 18))}</text>'
+    )
 
 
 def pairplot(
@@ -274,6 +278,34 @@ def _table(table: FloatArray, x: float, y: float, cell: float, colour: str) -> I
         )
         if path:
             yield f'<path d="{path}" fill="{colour}" fill-opacity="{level / shades:.1f}"/>'
+
+
+def crosstab(
+    levels: Mapping[str, Sequence[str]], shares: FloatArray, *, colour: str, hidden: float, alt: str
+) -> str:
+    """Shares, shape `[levels, levels]` of two columns, as shaded cells: the first one's go down.
+
+    A ring marks a cell whose share is at most `hidden`, so that noise may have made all of it.
+    """
+    (down, rows), (across, columns) = levels.items()
+    most = max(float(shares.max()), 1e-12)
+    wide, high, left, top = max(14.0, min(58.0, 640 / len(columns))), 20.0, 150.0, 24.0
+    end = top + high * len(rows)
+    body = [_text(left, 14, short(across, 40), size=11), _muted(8, 14, short(down, 22))]
+    for i, name in enumerate(rows):
+        y = top + high * i
+        body.append(_text(left - 6, y + 14, short(name, 20), anchor="end", size=11))
+        for j, share in enumerate(shares[i].tolist()):
+            x, shade = left + wide * j, (max(share, 0.0) / most) ** 0.5
+            look = f'fill="{colour}" fill-opacity="{shade:.2f}" stroke="var(--line)"'
+            body.append(rect(x, y, wide - 1, high - 1, look))
+            if share <= hidden:
+                at = f'cx="{compact(x + wide / 2)}" cy="{compact(y + high / 2)}"'
+                body.append(f'<circle {at} r="3" fill="none" stroke="var(--muted)"/>')
+    body += [_slanted(left + wide * (j + 0.5), end, n) for j, n in enumerate(columns)]
+    below = 22 + 5.6 * max(len(short(name, 18)) for name in columns)
+    wide = max(470.0, left + wide * len(columns) + 12)
+    return inline_frame(body, width=wide, height=end + below, alt=alt)
 
 
 # --- what a guarantee costs and what it bounds ---

@@ -278,12 +278,23 @@ def settle_and_publish(
             return job.bundle
         gates.keep_decision(verdicts, job.folder.decision)
         session.settle()
-        if not all(v.passed for v in verdicts):
+        if failed := [v for v in verdicts if not v.passed]:
+            # Of gates on real rows no more than that one withheld the bundle.
+            inside = [f"{v}: {v.outcome}" for v in failed if not v.gate.outside_guarantee]
+            real = ["a gate on real rows failed"] if len(inside) < len(failed) else []
+            withhold(job, by="the gates of its spec", why="; ".join([*inside, *real]))
             return None
         whole = drawn.synthetic.map(drawn.constraints.derived.added)
         bundle = publish(job, fitted, whole, force=force, scores=drawn.scores)
         job.folder.note_published()
         return bundle
+
+
+def withhold(job: Job, *, by: str, why: str) -> None:
+    """Write into the ledger that there will be no bundle of a settled run."""
+    job.ledger.decide(
+        job.spec.dataset.id, job.folder.run, bundle_sha256="", answer="no", by=by, why=why[:2000]
+    )
 
 
 def publish(
@@ -332,6 +343,7 @@ def withhold_refuted(
 ) -> GateError:
     """Settle and report a run whose graph was refuted; returns the error to raise."""
     session.settle()
+    withhold(job, by="the test of its graph", why="noisy tables refuted a claim of the graph")
     report = refused_report(
         job.internal,
         job,

@@ -63,7 +63,7 @@ def amendment(
     open_fields = _changeable(old, scored=scored)
     changed, problems = set(), []
     tree, _ = read(text)
-    for loc, was, now in _differences(_parts(old), _parts(new)):
+    for loc, was, now in differing(old, new):
         field = next((f for f in open_fields if _covers(f, loc)), None)
         if field is not None:
             changed.add(field)
@@ -75,6 +75,11 @@ def amendment(
     if problems:
         raise SpecError(problems)
     return tuple(sorted(changed))
+
+
+def differing(old: ReleaseSpec, new: ReleaseSpec) -> Iterator[tuple[Loc, object, object]]:
+    """Each place that two specs differ at, as a path from the root, and both values."""
+    return _differences(_parts(old), _parts(new))
 
 
 def _changeable(spec: ReleaseSpec, *, scored: bool) -> tuple[str, ...]:
@@ -102,7 +107,6 @@ def _parts(spec: ReleaseSpec) -> dict[str, Any]:
 
 
 def _differences(old: object, new: object, loc: Loc = ()) -> Iterator[tuple[Loc, object, object]]:
-    """Each place that two specs differ at, as a path from the root, and both values."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for key in dict.fromkeys([*old, *new]):
             yield from _differences(old.get(key), new.get(key), (*loc, key))

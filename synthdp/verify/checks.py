@@ -20,7 +20,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import ValidationError
 
 from synthdp.bundle.content import sha256
-from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.derived import BY_SPEC, FILES, OPTIONAL
 from synthdp.bundle.signing import (
     ALGORITHM,
@@ -120,7 +119,7 @@ def _subject_problems(reader: Reader, subjects: Any) -> Iterator[str]:
     if not isinstance(subjects, list) or not all(isinstance(s, dict) for s in subjects):
         yield "names no files"
         return
-    files = [*FILES, SUMS, *([DEPLOYMENT] if reader.holds(DEPLOYMENT) else [])]
+    files = [*FILES, SUMS, *filter(reader.holds, BY_SPEC)]
     names = [s.get("name") for s in subjects]
     yield from (f"{n} is not among its subjects" for n in files if n not in names)
     for name, subject in zip(names, subjects, strict=True):

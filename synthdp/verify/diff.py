@@ -28,6 +28,7 @@ from synthdp.errors import VerifyError
 from synthdp.evaluate.fidelity import nearest_distribution
 from synthdp.graph.diff import GraphDifference, difference
 from synthdp.progress import Advance, stage
+from synthdp.spec.amendment import differing
 from synthdp.verify.checks import verify_bundle
 
 Verdict = Literal["better", "worse", "same", "different", "not comparable"]
@@ -198,6 +199,8 @@ def _table(a: Bundle, b: Bundle) -> Iterator[Difference]:
     yield _equal("table", "rows", a.spec.sampling.rows, b.spec.sampling.rows)
     one, two = a.spec.constraints, b.spec.constraints
     yield _equal("table", "constraints", len(one), len(two), same=one == two)
+    keys = [".".join(map(str, loc)) for loc, *_ in differing(a.spec, b.spec)]
+    yield _equal("table", "keys of the spec", None, None, same=not keys, why=_some(keys))
 
 
 def _some(names: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -18,18 +18,22 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from synthdp.bundle.certificate_text import gate_words
 from synthdp.bundle.content import Bundle
+from synthdp.bundle.derived import EFFECTS, public_content
+from synthdp.bundle.noisy_values import ESTIMANDS
+from synthdp.bundle.table_files import CSV_NAME
 from synthdp.errors import SynthdpError, VerifyError, printable
-from synthdp.evaluate.dp_scores import headline
 from synthdp.files import SUMS, check_sums, read_text
-from synthdp.ledger.entries import Entry, balance_of_entries, missing
+from synthdp.ledger.entries import Entry, balance_of_entries, decision_of, missing
 from synthdp.progress import Advance
 from synthdp.report import index
-from synthdp.report.prose import estimated, say
+from synthdp.report.prose import say
+from synthdp.report.public.page import public_cards, public_uses
+from synthdp.report.public.sections import Measured
 from synthdp.report.sections import ReportTable
-from synthdp.spec.load.wording import up
+from synthdp.report.verdicts import State, Verdict
 from synthdp.verify.at_hand import LEDGER, decided, published_entries
 from synthdp.verify.checks import inspect_bundle
-from synthdp.verify.diff import differences, open_stated
+from synthdp.verify.diff import Difference, differences, open_stated
 
 PAGES = {
     "public report": "report.html",
@@ -92,18 +96,23 @@ def _dataset(
 ) -> index.IndexedDataset:
     spec = found[-1].opened.spec
     own = [e for e in ledger if e.dataset == spec.dataset.id]
-    known = [f for f in found if own and not missing(f.entries, ledger)]
+    known = own and not all(missing(f.entries, ledger) for f in found)
     first = {f.run: f for f in reversed(found)}
     once = sorted(first.values(), key=lambda f: f.order)
     budget, over = _budget(once, own if known else ())
+    without, withheld = _without(own, {*first}) if known else (None, 0)
+    before = {b.run: a for a, b in pairwise(once)}
     return index.IndexedDataset(
         name=spec.dataset.id,
         title=spec.dataset.title or spec.dataset.id,
         budget=budget,
         over=over,
-        bundles=tuple(_bundle(f, folder, page, copy_of=first[f.run], ledger=own) for f in found),
-        differences=tuple(_difference(a, b, folder) for a, b in pairwise(once)),
-        without=_without(own, {*first}) if known else None,
+        bundles=tuple(
+            _bundle(f, folder, page, copy_of=first[f.run], before=before.get(f.run), ledger=own)
+            for f in found
+        ),
+        withheld=withheld,
+        without=without,
     )
 
 
@@ -120,39 +129,47 @@ def _budget(once: Sequence[Found], own: Sequence[Entry]) -> tuple[str, bool]:
     return say("bundles_say", reserved=reserved, cap=stated), over
 
 
-def _without(own: Sequence[Entry], bundled: set[str]) -> ReportTable | None:
-    """Runs of the ledger that have no bundle here: each was paid for all the same."""
-    settled = {e.run for e in own if e.kind == "settle"}
-    rows = tuple(
-        (
-            e.at[:10],
-            e.run,
-            f"{e.body['epsilon']:.4g}",
-            "withheld, or published elsewhere" if e.run in settled else "not finished",
-        )
-        for e in own
-        if e.kind == "reserve" and e.run not in bundled
-    )
-    headings = ("date", "run", "epsilon", "what became of it")
+def _without(own: Sequence[Entry], bundled: set[str]) -> tuple[ReportTable | None, int]:
+    """Runs of the ledger that have no bundle here, and how many of them were withheld: each was
+    paid for all the same.
+    """
+    settled, rows, withheld = {e.run for e in own if e.kind == "settle"}, list[tuple[str, ...]](), 0
+    for e in own:
+        if e.kind != "reserve" or e.run in bundled:
+            continue
+        became = "published elsewhere, or made no bundle" if e.run in settled else "not finished"
+        if (found := decision_of(own, e.run)) is not None:
+            withheld += not found.bundle_sha256
+            how = "published elsewhere" if found.bundle_sha256 else "withheld"
+            became = printable(f"{how}: {found}")
+        rows.append((e.at[:10], e.run, f"epsilon {e.body['epsilon']:.4g}", became))
+    headings = ("date", "run", "took", "what became of it")
     caption = f"Runs of {own[0].dataset} in the ledger without a bundle here"
-    return ReportTable(caption, headings, rows) if rows else None
+    return ReportTable(caption, headings, tuple(rows)) if rows else None, withheld
 
 
 def _bundle(
-    found: Found, folder: Path, page: Path, *, copy_of: Found, ledger: Sequence[Entry]
+    found: Found,
+    folder: Path,
+    page: Path,
+    *,
+    copy_of: Found,
+    before: Found | None,
+    ledger: Sequence[Entry],
 ) -> index.IndexedBundle:
     place, spec = found.opened.folder, found.opened.spec
     signer = found.opened.certificate.signer
     checked, checks = _checks(found, folder, copy_of, ledger)
     scores = found.opened.certificate.scores
+    changed: tuple[tuple[str, ...], ReportTable | None] = ((), None)
+    if before is not None and copy_of is found:
+        changed = _difference(before, found, folder)
     return index.IndexedBundle(
         place=_relative(place, folder),
         day=found.entries[-1].at[:10],
         run=found.run,
         rows=f"{spec.sampling.rows or 0:,}",
-        epsilon=found.epsilon,
-        scores="; ".join(f"{name} {estimated(*s)}" for name, s in headline(scores).items()),
-        gates="; ".join(gate_words(gate, scores) for gate in spec.gates) or "none declared",
+        gates=tuple(gate_words(gate, scores) for gate in spec.gates),
         signed=say("signed", signer=signer, verified=found.verified, checked=found.key_checked),
         decision=decided(place, ledger)
         if ledger and not missing(found.entries, ledger)
@@ -165,11 +182,17 @@ def _bundle(
             for text, name in PAGES.items()
             if (place / name).is_file() and not (place / name).is_symlink()
         ),
+        verdicts=found.verdicts,
+        differs=changed[0],
+        difference=changed[1],
     )
 
 
-def _checks(found: Found, folder: Path, copy_of: Found, ledger: Sequence[Entry]) -> tuple[str, str]:
-    state, words = ("good", ["verified"]) if found.verified else ("plain", ["not verified"])
+def _checks(
+    found: Found, folder: Path, copy_of: Found, ledger: Sequence[Entry]
+) -> tuple[State, str]:
+    state: State = "good" if found.verified else "plain"
+    words = ["verified" if found.verified else "not verified"]
     if ledger and missing(found.entries, ledger):
         state, words = "bad", [*words, "its entries are not in the ledger"]
     elif ledger:
@@ -184,34 +207,31 @@ def _checks(found: Found, folder: Path, copy_of: Found, ledger: Sequence[Entry])
 # --- differences ---
 
 
-def _difference(a: Found, b: Found, folder: Path) -> index.IndexedDifference:
+def _difference(a: Found, b: Found, folder: Path) -> tuple[tuple[str, ...], ReportTable | None]:
     verified = a.verified and b.verified
     names = [_relative(f.opened.folder, folder) for f in (a, b)]
     try:
         findings = differences(a.opened, b.opened, rows=verified).findings
     except Exception as error:  # as where bundles are read
         (reason, *_) = reasons_of(error)
-        return index.IndexedDifference(
-            summary=f"{names[1]} after {names[0]}: cannot be compared",
-            table=ReportTable(
-                f"No comparison of {printable(names[1])}", ("reason",), ((printable(reason),),)
-            ),
-        )
+        return (f"cannot be compared with {names[0]}: {reason}",), None
     rows = (
         (f.topic, f.what, index.shown(f.a), index.shown(f.b), f.verdict, f.why) for f in findings
     )
     basis = "both verified" if verified else "as both state; rows were not read"
-    moved = [f"{f.what} {f.verdict}" for f in findings if f.verdict in ("better", "worse")]
-    other = sum(f.verdict == "different" for f in findings)
-    said = "; ".join([*moved, *([f"{other} other differences"] if other else [])])
-    return index.IndexedDifference(
-        summary=f"{names[1]} after {names[0]}: {said or 'no difference'}",
-        table=ReportTable(
-            f"{printable(names[1])} compared with {printable(names[0])} ({basis})",
-            ("topic", "what", "before", "after", "verdict", "why"),
-            tuple(tuple(map(printable, row)) for row in rows),
-        ),
+    told = ReportTable(
+        f"{printable(names[1])} compared with {printable(names[0])} ({basis})",
+        ("topic", "what", "before", "after", "verdict", "why"),
+        tuple(tuple(map(printable, row)) for row in rows),
     )
+    moved = [_moved(f) for f in findings if f.verdict in ("better", "worse", "different")]
+    return tuple(moved) or ("no difference",), told
+
+
+def _moved(found: Difference) -> str:
+    values = " -> ".join(index.shown(value) for value in (found.a, found.b) if value is not None)
+    why = found.why if found.verdict == "different" else found.verdict
+    return f"{found.what}{values and f' {values}'}{why and f': {why}'}"
 
 
 # --- places ---
@@ -227,12 +247,15 @@ def _relative(place: Path, folder: Path) -> str:
 
 # --- found bundles ---
 #
-# Without `verify` only what they state is read: spec, certificate, profile, graph and ledger
-# entries, which must fit the bundle's sums.
+# Without `verify` what the verdicts of their reports are made of is read, and their ledger entries,
+# all of which must fit the bundle's sums.
 
 
 CERTIFICATE = "privacy/certificate.json"
-STATED = ("spec.yaml", CERTIFICATE, "privacy/profile.json", LEDGER, "graph.json")
+STATED = (
+    *("spec.yaml", CERTIFICATE, "privacy/profile.json", LEDGER, "graph.json"),
+    *("marginals.json", CSV_NAME, EFFECTS),
+)
 NOT_RELEASES = ("mlflow-artifacts", "mlartifacts")  # what MLflow keeps of bundles
 
 
@@ -243,7 +266,7 @@ class Found:
     opened: Bundle
     entries: tuple[Entry, ...]
     sums: str
-    epsilon: str
+    verdicts: tuple[Verdict, ...]
     verified: bool
     key_checked: bool
 
@@ -288,10 +311,14 @@ def read_bundle(place: Path, *, verify: bool, key: Ed25519PublicKey | None) -> F
     else:
         check_sums(place, STATED)
     entries, opened = tuple(published_entries(place)), open_stated(place)
+    if opened.spec.estimands:
+        check_sums(place, (ESTIMANDS,))
+    content = public_content(replace(opened))  # whose rows are not kept
+    judged = Measured.of(content)
+    cards = (*public_uses(content, judged), *public_cards(content, judged))
     if not all(isinstance(text, str) for e in entries for text in (e.run, e.at)):
         raise ValueError("its ledger entries name no run, or no day")
-    epsilon = f"{up(opened.certificate.epsilon)} at delta {opened.certificate.delta:g}"
-    return Found(opened, entries, read_text(place / SUMS), epsilon, verify, key_checked)
+    return Found(opened, entries, read_text(place / SUMS), cards, verify, key_checked)
 
 
 def reasons_of(error: Exception) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ paper.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,30 +14,58 @@ from synthdp.report.index import (
     IndexContent,
     IndexedBundle,
     IndexedDataset,
-    IndexedDifference,
     render_index,
 )
+from synthdp.report.prose import say
 from synthdp.report.sections import ReportTable
+from synthdp.report.verdicts import (
+    COLUMNS,
+    ROUGH,
+    State,
+    Verdict,
+    distance,
+    guarantee,
+    noisy,
+)
 from tests.browser.conftest import LONG
 from tests.browser.test_reports import SIDEWAYS, opened
 
 pytestmark = pytest.mark.slow  # a browser
 
 
-def bundle(place: str, checked: str) -> IndexedBundle:
+def bundle(place: str, checked: State, *, high: float = 0.106, hidden: int = 3) -> IndexedBundle:
+    """One of which noise moves `hidden` columns, and may be off by `high`."""
+    score = {"value": 0.0134, "low": 0.0, "high": high}
+    parts = {f"{LONG[0]}_{k}" if k else "visits per year": 0.5 - 0.02 * k for k in range(hidden)}
+    asked, figures = "; no figure of effect on visits: smoker against all other rows", "2 of 3"
     return IndexedBundle(
         place=place,
         day="2026-05-04",
         run="20260504-0123456789ab",
         rows="48,842",
-        epsilon="0.9994 at delta 1e-05",
-        scores="tv1_dp 0.0134 (0 to 0.106)",
-        gates="tv1_noisy at most 0.1: passed; tv1_dp at most 0.1: passed; noise decided",
+        gates=(
+            "tv1_noisy at most 0.1: passed",
+            f"tv1_dp at most 0.1: 0.0134 (0 to {high}), passed{'; noise decided' * (high > 0.1)}",
+        ),
         signed="signed by ed25519:01234567…; whose key that is was not checked",
-        decision="decided: yes, by A. Reviewer on 2026-05-04: for teaching; the board agreed",
+        decision="nobody has decided on it"
+        if checked == "good"
+        else "decided: no, by A. Reviewer on 2026-05-04: for teaching; the board did not agree",
         checked=checked,
         checks="verified; its entries are in the ledger",
         links=(("public report", "a/report.html"), ("data card", "a/DATACARD.md")),
+        verdicts=(
+            replace(distance("Teaching and code", score, ROUGH, say("off_by")), use=True),
+            Verdict("Coefficients", "by copies alone", say("coefficients"), use=True),
+            guarantee(0.9994 + 50 * high, 1e-5, advantage=0.1),
+            Verdict("Questions answered", figures, say("questions") + asked, "fair"),
+            distance("Single columns", score, COLUMNS, say("columns_bound"), floor=0.015),
+            noisy("Columns whose shape is noise", say("noisy_shapes"), parts | {"age": 0.01}),
+        ),
+        differs=("epsilon 0.5 -> 0.9994: worse", f"keys of the spec: columns.{LONG[0]}.bins 8 -> 4")
+        if high != 0.04
+        else (),
+        difference=comparison(place) if high != 0.04 else None,
     )
 
 
@@ -58,12 +87,18 @@ def page_of_all(tmp_path_factory: pytest.TempPathFactory) -> Path:
             title=name,
             budget="The ledger says: epsilon 2 spent of a cap of 3; 1 is left.",
             over=name == "clinic",
-            bundles=(bundle("first/bundle", "good"), bundle(f"{LONG[0]}/bundle", "bad")),
-            differences=(
-                IndexedDifference(summary="b after a: epsilon worse", table=comparison(name)),
+            bundles=(
+                bundle(f"{name[:8]}/first", "good", high=0.04, hidden=0),
+                bundle(f"{name}/{LONG[0]}", "bad"),
+                bundle(f"{name[:8]}/third", "plain", high=0.14, hidden=30),
+                bundle(f"{name[:8]}/fourth", "good", high=0.2),
+                bundle(f"{name[:8]}/fifth", "good", hidden=1),
             ),
+            withheld=1,
             without=ReportTable(
-                f"Runs of {name}", ("date", "run"), (("2026-05-04", "20260504-0"),)
+                f"Runs of {name}",
+                ("date", "run", "what became of it"),
+                (("2026-05-04", "20260504-0", "withheld: no, by the gates of its spec"),),
             ),
         )
         for name in ("clinic", LONG[0])

@@ -79,6 +79,10 @@ CASES: dict[str, tuple[str, ...]] = {
         f"copies {BUNDLE} --columns sex,smoker --out pairs",
         f"copies {BUNDLE} --columns sex --out out",
     ),
+    "show": (
+        f"show {BUNDLE} --pair sex smoker --out pair.svg",
+        f"show {BUNDLE} --pair sex smokes",
+    ),
     "diff": (f"diff {BUNDLE} {BUNDLE}",),
     "index": (f"index out --ledger {LEDGER} --verify", "index nowhere"),
     "graph show": (

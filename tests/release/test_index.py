@@ -27,12 +27,15 @@ pytestmark = pytest.mark.check
 
 CAP = {"cap": {"epsilon": 4, "delta": 1e-4}}
 GATES = [{"metric": "tv1_noisy", "at_most": 0.5}]
+ASKED = ("share(smoker)", "mean(weight) where visits > 15")
 NOW = datetime(2026, 5, 4, 3, 2, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with two releases of one table, the second signed, and the ledger beside them."""
+    """A folder with two releases of one table, the second signed and with a question that has no
+    answer, a third that was withheld, and the ledger beside them.
+    """
     from synthdp.privacy import plan
 
     tiny = Tiny(tmp_path_factory.mktemp("indexed"))
@@ -42,8 +45,21 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tiny.write(privacy=CAP, gates=GATES)
         release(tiny.spec, out=tiny.folder / "releases" / "first")
         patch.setenv("SYNTHDP_SIGNING_KEY", str(tiny.folder / "keys" / "signing-key.pem"))
-        tiny.write(privacy=CAP | {"epsilon": 2})
-        release(tiny.spec, out=tiny.folder / "releases" / "second")
+        shares = {"measure": 0.3, "train": 0.4, "estimands": 0.3}
+        tiny.write(
+            privacy=CAP | {"epsilon": 2, "shares": shares},
+            columns={"visits": {"edges": [1, 5]}},
+            estimands=[{"kind": "question", "ask": ask} for ask in ASKED],
+        )
+        release(tiny.spec, out=tiny.folder / "releases" / "second", accept_refusals=True)
+        patch.delenv("SYNTHDP_SIGNING_KEY")
+        none = {"at_most": 1e-9}
+        gates = [
+            {"metric": "tv1_noisy"} | none,
+            {"metric": "tv1", "outside_guarantee": True} | none,
+        ]
+        tiny.write(privacy=CAP | {"epsilon": 0.5}, gates=gates)
+        assert release(tiny.spec, out=tiny.folder / "releases" / "third").bundle is None
     return tiny.folder
 
 
@@ -82,17 +98,51 @@ def indexed(folder: Path, **options: Any) -> Page:
 
 def test_a_page_of_every_bundle(folder: Path, synthdp: Any) -> None:
     told = synthdp("index", "releases")
-    assert (told.code, told.out) == (0, "releases/index.html: 2 bundles, not verified\n")
+    assert told.code == 0 and told.out.startswith("releases/index.html: 2 bundles, not verified\n")
     page = Page((folder / "releases" / "index.html").read_text())
-    assert "epsilon 3 spent of a cap of 4; 1 is left" in page.text
+    assert "epsilon 3.5 spent of a cap of 4; 0.5 is left" in page.text
     assert "tv1_noisy at most 0.5: passed" in page.text and "none declared" in page.text
     assert "not verified; its entries are in the ledger" in page.text
     assert "unsigned" in page.text and "names the key ed25519:" in page.text
-    assert "second/bundle after first/bundle: epsilon worse" in page.text
     assert len(page.links) == 6 and "script" not in page.tags
     for link in page.links:
         assert (folder / "releases" / unquote(link)).is_file()
     assert synthdp("index", "releases").code == 0  # its own page is replaced
+
+
+def test_releases_can_be_told_apart_and_decided_on(folder: Path, synthdp: Any) -> None:
+    """On the page, in the terminal and as JSON: what their public reports say of them, what was
+    not answered, what was withheld, and how they differ, by name.
+    """
+    face.Bundle(folder / "releases/second/bundle").decide("no", by="A. Reviewer", why="too dear")
+    told, facts = synthdp("index", "releases"), synthdp("index", "releases", "--json")
+    page = Page((folder / "releases" / "index.html").read_text()).text
+    (dataset,) = json.loads(facts.out)["datasets"]
+    texts = [page, re.sub(r"\s+", " ", told.out), " ".join(facts.out.replace("\\n", " ").split())]
+    first, second = ({v["heading"]: v for v in bundle["verdicts"]} for bundle in dataset["bundles"])
+    shown = face.Bundle(folder / "releases/second/bundle")._repr_html_()
+    for heading, verdict in second.items():
+        assert heading in shown and verdict["number"] in Page(shown).text
+        for text in texts:
+            assert heading in text and verdict["number"] in text, heading
+    asked = second["Questions answered"]
+    assert (asked["number"], asked["state"]) == ("1 of 2", "fair")
+    assert "Questions answered" not in first
+    for text in texts:
+        assert "no figure of mean(weight) where visits > 15" in text
+        assert "decided: no, by A. Reviewer" in text and "nobody has decided on it" in text
+        assert "failed; a gate on real rows failed" in text and "tv1: needs" not in text
+        assert re.search(
+            r"withheld: no, by the gates of its spec on [0-9-]+: tv1_noisy: needs", text
+        )
+        assert re.search(r"epsilon [01][0-9.]* -> [12][0-9.]*: worse", text)
+        assert (
+            "privacy.epsilon, privacy.shares.estimands" in text
+            and "declared otherwise: visits" in text
+        )
+    assert dataset["withheld"] == 1 and "Withheld problem 1" in page
+    noise = first["Columns whose shape is noise"]
+    assert re.fullmatch(r"\d of 6", noise["number"]) and noise["state"] in ("good", "fair", "bad")
 
 
 def test_without_a_ledger_only_what_bundles_reserved_is_known(folder: Path) -> None:
@@ -113,7 +163,9 @@ def test_verified_bundles_and_damaged_ones(folder: Path, synthdp: Any) -> None:
     (bundle,) = dataset["bundles"]
     assert bundle["checked"] == "good" and "whose key that is was not checked" in bundle["signed"]
     assert not any("first" in address for _, address in bundle["links"])
-    assert dataset["without"]["rows"][0][3] == "withheld, or published elsewhere"
+    spoilt_run, withheld = dataset["without"]["rows"]
+    assert spoilt_run[3] == "published elsewhere, or made no bundle"
+    assert withheld[3].startswith("withheld: no, by the gates of its spec on 2")
 
 
 def test_a_key_accepts_only_what_it_signed(folder: Path, synthdp: Any) -> None:
@@ -128,7 +180,7 @@ def test_comparisons_read_rows_only_of_what_was_verified(folder: Path) -> None:
     topics = {}
     for verify in (False, True):
         content = index_of(folder / "releases", page=folder / "i.html", now=NOW, verify=verify)
-        topics[verify] = {row[0] for row in content.datasets[0].differences[0].table.rows}
+        topics[verify] = {row[0] for row in content.datasets[0].bundles[1].difference.rows}
     assert topics == {False: {"budget", "graph", "table"}, True: {*topics[False], "quality"}}
 
 
@@ -161,7 +213,7 @@ def test_copies_and_bundles_of_other_ledgers_are_named(folder: Path) -> None:
         folder / "releases", page=folder / "i.html", now=NOW, ledger=entries, ledger_name="l"
     )
     assert [b.checks for b in content.datasets[0].bundles][1].endswith("a copy of again/bundle")
-    assert "epsilon 3 spent" in content.datasets[0].budget
+    assert "epsilon 3.5 spent" in content.datasets[0].budget
     text = indexed(folder / "releases", ledger=entries[:2]).text
     assert "its entries are not in the ledger" in text and "reserved epsilon 3 together" in text
 
@@ -262,7 +314,7 @@ def test_a_spoilt_bundle_is_listed_and_the_others_stay(
 
 
 def test_profiles_that_cannot_be_compared_do_not_stop_the_page(folder: Path) -> None:
-    points = [{"epsilon": 1.0, "delta": "<b>"}]
+    points = [{"epsilon": 1.0, "delta": "0.5"}]  # a text, which the report reads as a number
     bundle = folder / "releases" / "first" / "bundle"
     forge(bundle, PROFILE, lambda f: f.update(points=points))
     second = folder / "releases" / "second" / "bundle"

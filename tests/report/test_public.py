@@ -17,6 +17,7 @@ from synthdp.drawing.charts import pairplot
 from synthdp.evaluate.fidelity import SETTINGS, grid, most_connected, pair_plot
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.report.public.content import (
+    PairOfColumns,
     PublicContent,
     measured,
     measured_pairs,
@@ -124,6 +125,30 @@ def test_every_number_stands_in_a_table_and_every_figure_has_a_sentence() -> Non
         "most strongly kind with sort (1.00)" in html
         or "most strongly sort with kind (1.00)" in html
     )
+
+
+def test_a_pair_is_shown_beside_its_noisy_table_and_what_noise_may_move() -> None:
+    """Rings are where noise may be all; turned round it is the same; without a table it says so."""
+    content = public()
+    counts = np.array([[100.0, -3, 4, 2], [9, 100, 0, 1], [0, 3, 90, 2], [1, 0, 2, 95]])
+    tables = [*content.tables, NoisyTable(("size", "kind"), counts, 4.0)]
+    content = replace(content, tables=tables)
+    pair = PairOfColumns.of(content, "kind", "size")
+    assert pair.noisy is not None and pair.noisy == pytest.approx(counts.T / counts.sum())
+    assert pair.margin == pytest.approx(1.96 * 4 / counts.sum(), rel=1e-3)
+    assert pair.synthetic.sum() == pytest.approx(1) and "its shape" not in pair.about
+    rows = content.codes[:, [1, 2]].tolist()
+    assert pair.synthetic[3, 1] == pytest.approx(rows.count([3, 1]) / len(rows))
+    hidden = int((counts < 1.96 * 4).sum())
+    assert 0 < hidden < 16 and pair.to_svg().count("<circle") == hidden
+    turned = PairOfColumns.of(content, "size", "kind")
+    assert turned.noisy == pytest.approx(pair.noisy.T) and len(turned.to_json()["cells"]) == 16
+    assert "kind0: synthetic" in str(turned)
+    alone = PairOfColumns.of(content, "sort", "kind")
+    assert alone.noisy is None and alone.margin is None and "the model's alone" in str(alone)
+    assert "<circle" not in alone.to_svg() and "not measured" in alone.to_svg()
+    hostile = PairOfColumns.of(public(HOSTILE), *HOSTILE[:2])
+    assert "<script" not in hostile.to_svg() and "<img" not in hostile.to_svg()
 
 
 def test_a_wide_table_stays_small() -> None:

@@ -204,7 +204,8 @@ class TestThePublicPage:
         half = public(estimands=[stated(kind, 1, 1)], graph=GraphView(mode="none"))
         assert uses_of(half)["Effects"].number == "1 of 2"
         assert uses_of(half)["Effects"].word == "with care"
-        assert cards_of(half)["Questions answered"].state == "fair"
+        card = cards_of(half)["Questions answered"]
+        assert card.state == "fair" and f"no figure of {kind} of t (1 group of 2)" in card.text
         whole = public(estimands=[stated(kind, 2, 0)])
         card = cards_of(whole)["Questions answered"]
         assert (card.number, card.state) == ("2 of 2", "plain")

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
+from synthdp.drawing import charts
+from synthdp.errors import OutputError
 from synthdp.evaluate.effects import NORMAL_95
 from synthdp.evaluate.fidelity import nearest_distribution
 from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.report.prose import say
 from synthdp.report.sections import GraphView, room
 from synthdp.report.verdicts import NOISY_SHAPE
+from synthdp.spec.load.wording import nearest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,15 +154,17 @@ def measured(domain: Domain, codes: Codes, tables: Sequence[NoisyTable]) -> Iter
 
 @dataclass(frozen=True)
 class MeasuredPair:
-    """A pair of columns that a published table contains.
+    """A pair of columns that a published table contains, with its noisy counts `[levels, levels]`.
 
-    `distance` is the total variation of the synthetic rows from the table; `by_noise` bounds the
-    expected total variation of the noise alone.
+    `sigma` is the noise in each of these. `distance` is the total variation of the synthetic rows
+    from the table; `by_noise` bounds the expected total variation of the noise alone.
     """
 
     names: tuple[str, str]
     distance: float
     by_noise: float
+    counts: FloatArray | None = field(default=None, compare=False, repr=False)
+    sigma: float = 0.0
 
     @property
     def sound(self) -> bool:
@@ -185,4 +193,79 @@ def measured_pairs(
         keys = codes[:, i].astype(np.int64) * counts.shape[1] + codes[:, j]
         shares = np.bincount(keys, minlength=counts.size) / len(keys)
         distance = float(0.5 * np.abs(nearest_distribution(counts) - shares).sum())
-        yield MeasuredPair(pair, round(distance, DIGITS), noise_distance(counts, sigma))
+        by_noise = noise_distance(counts, sigma)
+        yield MeasuredPair(pair, round(distance, DIGITS), by_noise, counts, sigma)
+
+
+@dataclass(frozen=True)
+class PairOfColumns:
+    """Two columns: shares `[levels, levels]` in the rows, and in a noisy table that has both.
+
+    `margin` is half of the 95% interval that noise alone gives each of `noisy`.
+    """
+
+    columns: tuple[ColumnDomain, ColumnDomain]
+    synthetic: FloatArray
+    noisy: FloatArray | None
+    margin: float | None
+    about: str
+
+    @classmethod
+    def of(cls, content: PublicContent, first: str, second: str) -> PairOfColumns:
+        """That pair of a page's content.
+
+        Raises:
+            OutputError: there are no such two columns.
+        """
+        domain, names = content.domain, (first, second)
+        unknown = [name for name in names if name not in domain.names]
+        if unknown or first == second:
+            near = nearest(unknown[0], domain.names) if unknown else "name two columns"
+            message = f"there is no pair of {first!r} and {second!r}"
+            raise OutputError(message, hint=near or f"allowed: {', '.join(domain.names)}")
+        i, j = (domain.index(name) for name in names)
+        both = (domain[first], domain[second])
+        rows = np.zeros([column.levels for column in both])
+        np.add.at(rows, (content.codes[:, i], content.codes[:, j]), 1)
+        rows /= len(content.codes)
+        tables = [t for t in content.tables if {*names} <= {*t.columns}]
+        pairs = measured_pairs(domain, content.codes, tables)
+        pair = next((p for p in pairs if {*p.names} == {*names}), None)
+        if pair is None or pair.counts is None:
+            return cls(both, rows, None, None, say("pair_unmeasured"))
+        counts = pair.counts if pair.names == names else pair.counts.T
+        total = max(1.0, float(counts.sum()))
+        margin, about = NORMAL_95 * pair.sigma / total, say("pair_measured", pair=pair)
+        return cls(both, rows, counts / total, margin, about)
+
+    def __str__(self) -> str:
+        told = self.to_json()
+        cells = sorted(told["cells"], key=lambda c: -abs(c["synthetic"] - c.get("noisy", 0.0)))
+        lines = [f"{' with '.join(told['columns'])}: {self.about}"]
+        for cell in cells[:12]:
+            noisy = f", noisy {cell['noisy']:.2%} (+-{self.margin:.2%})" if self.margin else ""
+            lines.append(f"  {', '.join(cell['levels'])}: synthetic {cell['synthetic']:.2%}{noisy}")
+        return "\n".join([*lines, *([f"  and {len(cells) - 12} more"] if cells[12:] else [])])
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON object, with every cell."""
+        first, second = self.columns
+        cells = [
+            {"levels": [a, b], "synthetic": float(self.synthetic[i, j])}
+            | ({} if self.noisy is None else {"noisy": float(self.noisy[i, j])})
+            for i, a in enumerate(first.labels)
+            for j, b in enumerate(second.labels)
+        ]
+        told = {"columns": [first.name, second.name], "measured": self.noisy is not None}
+        return told | {"about": self.about, "margin": self.margin, "cells": cells}
+
+    def to_svg(self) -> str:
+        """The tables below each other, as a file of its own."""
+        levels, shown = {c.name: c.labels for c in self.columns}, dict[str, str]()
+        draw = partial(charts.crosstab, levels)
+        if self.noisy is not None and self.margin is not None:
+            heading = f"Noisy table: each cell +-{self.margin:.2%} of the rows; ring: noise"
+            shown[heading] = draw(self.noisy, colour=charts.FIRST, hidden=self.margin, alt=heading)
+        heading = "Synthetic rows" if shown else "Synthetic rows: by the model, not measured"
+        shown[heading] = draw(self.synthetic, colour=charts.SECOND, hidden=-1.0, alt=heading)
+        return charts.sheet(shown, name="pair", title=" with ".join(levels))

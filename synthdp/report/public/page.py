@@ -214,6 +214,10 @@ def _estimands(content: PublicContent) -> Iterator[Verdict]:
         if known and kind not in CAUSAL
     ]
     if every:
+        text, unknown = say("questions"), [*_unanswered(content)]
+        if unknown:
+            text = f"{text}; no figure of {'; '.join(unknown[:6])}"
+            text += f"; and of {len(unknown) - 6} more" if len(unknown) > 6 else ""
         half = "half an interval is {:.0%} of its estimate (median)"
         spread = half.format(median(halves)) if halves else ""
         loose: State = verdicts.LOOSE.state(float(median(halves))) if halves else "plain"
@@ -221,11 +225,20 @@ def _estimands(content: PublicContent) -> Iterator[Verdict]:
         yield Verdict(
             "Questions answered",
             f"{sum(every)} of {len(every)}",
-            say("questions"),
+            text,
             verdicts.worst((loose, refused)),
             spread,
             better="a larger share for estimands, or fewer groups",
         )
+
+
+def _unanswered(content: PublicContent) -> Iterator[str]:
+    """The questions that have no figure, or none of some groups."""
+    for stated in content.estimands:
+        told = [bool(f.get("interval")) for f in stated["figures"] if f.get("group") != INTERCEPT]
+        if not all(told):
+            some = f" ({many(told.count(False), 'group')} of {len(told)})" if any(told) else ""
+            yield f"{stated['text']}{some}"
 
 
 def _graph_card(graph: GraphView) -> Verdict:
