@@ -24,7 +24,7 @@ from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.data.level_groups import LevelGroups, Starts
-from synthdp.errors import VerifyError
+from synthdp.errors import VerifyError, one_thread
 from synthdp.evaluate.fidelity import nearest_distribution
 from synthdp.graph.diff import GraphDifference, difference
 from synthdp.progress import Advance, stage
@@ -82,7 +82,7 @@ def compare(a: Path, b: Path) -> BundleDifference:
     for name, folder in (("first", a), ("second", b)):
         with stage(f"verify the {name} bundle") as progress:
             opened.append(open_verified(folder, progress))
-    with stage("compare"):
+    with stage("compare"), one_thread():
         return differences(*opened)
 
 
