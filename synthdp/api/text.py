@@ -267,7 +267,12 @@ def difference_text(found: BundleDifference) -> str:
         return f"{x:,}" if isinstance(x, int) else f"{x:.4g}"
 
     rows = [(f.topic, f.what, value(f.a), value(f.b), f.verdict, f.why) for f in found.findings]
-    graph = found.graph
+    if (graph := found.graph) is None:
+        return render(
+            f"A  {found.a}   (expected before any row was read)\nB  {found.b}   (verified; one draw"
+            " of the noise)",
+            Rows(["", "", "expected", "got", "got is", ""], rows, numbers=[2, 3]),
+        )
     turned = [now for _, now in graph.turned]
     kinds = (("added", graph.added), ("removed", graph.removed), ("turned", turned))
     links = [f"{how} {e.cause} - {e.effect}" for how, edges in kinds for e in edges]

@@ -150,12 +150,14 @@ def decide(
 
 @review_app.command(**shown("diff"))
 def diff(
-    bundle_a: BundleArgument,
-    bundle_b: Annotated[Path, typer.Argument(help="Another, to compare with the first.")],
+    bundle_a: Annotated[
+        Path, typer.Argument(help="A bundle folder, or plan.json of a release's output folder.")
+    ],
+    bundle_b: Annotated[Path, typer.Argument(help="Another bundle, or the one that came of it.")],
     as_json: Json = False,
 ) -> None:
     """Compare two bundles: budget, graph, table and public quality of the second are better, worse,
-    same; verifies both, reads no rows.
+    same; or what a plan expected and what came. Verifies bundles, reads no rows.
     """
     from synthdp.api.text import difference_text
     from synthdp.verify.diff import compare

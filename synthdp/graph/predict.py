@@ -45,7 +45,7 @@ from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.discovery.measuring import measure_round
 from synthdp.graph.discovery.skeleton import Releaser
 from synthdp.graph.knowledge import Pair
-from synthdp.graph.level_groups import equal_groups, groups_of, on_groups
+from synthdp.graph.level_groups import LevelLaw, equal_groups, on_groups
 from synthdp.graph.margins import Floats, Probabilities, body_of, distances, pooled, shrunk
 from synthdp.graph.missing_patterns import likely_partners, missing_as_one, missing_patterns
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
@@ -115,7 +115,7 @@ def predict(
         first = measure_round(releaser, ALL, pairs, groups)
         everything = known.zip(first).map(lambda both: (*both[0], *both[1]))
         planned = needed(releaser.plan.in_graph(CHOSEN, AdaptiveMarginals), graph_purpose(CHOSEN))
-        seen = pair_tables(everything.value, domain)
+        seen = pair_tables(LevelLaw.of_tables(everything.value, domain))
         again = worth_measuring(seen, planned.noise_multiplier, targets)
         partners = likely_partners(everything.value, domain.columns)
         again += [pair for pair in partners if pair not in again]
@@ -125,7 +125,8 @@ def predict(
     place = {name: i for i, name in enumerate(order)}
 
     def graph(tables: Sequence[NoisyTable]) -> CausalGraph:
-        arrows = (sorted(p, key=place.__getitem__) for p in pair_tables(tables, domain).dependent)
+        seen = pair_tables(LevelLaw.of_tables(tables, domain))
+        arrows = (sorted(p, key=place.__getitem__) for p in seen.dependent)
         edges = (GraphEdge(a, b, directed=True, provenance="predictive") for a, b in arrows)
         return CausalGraph(domain.names, tuple(edges))
 
@@ -329,12 +330,11 @@ class PairTables:
         return fitted.T if turned else fitted
 
 
-def pair_tables(tables: Sequence[NoisyTable], domain: Domain) -> PairTables:
-    """All `tables` together, each margin from every table that contains it, then smoothed."""
+def pair_tables(law: LevelLaw) -> PairTables:
+    """The law's tables together, each margin from every table that contains it, then smoothed."""
+    tables, groups, domain = law.tables, law.groups, law.groups.domain
     rows = max(1.0, float(pooled(tables, ()).counts))
-    groups = groups_of(tables, domain)
-    one_way = smoothing.one_way_probabilities(tables, domain.columns)
-    margins = {c.name: groups.sums(c.name, p) for c, p in zip(domain.columns, one_way, strict=True)}
+    margins = dict(zip(domain.names, law.coarse_margins, strict=True))
     axes = {c.name: axis(c, margins[c.name], rows) for c in groups.coarse.columns}
     pairs: dict[Pair, SmoothPair] = {}
     sigmas: dict[Pair, float] = {}

@@ -21,6 +21,7 @@ from synthdp.graph.discovery import KnownTables, Releaser, algorithm_named
 from synthdp.graph.discovery.measuring import SCREEN, measure_round
 from synthdp.graph.implications import implications, required_tables
 from synthdp.graph.knowledge import Knowledge, Pair
+from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.predict import PREDICTION_SHARES, pair_tables, predict
 from synthdp.graph.validation import ValidationReport
 from synthdp.privacy.calibration import adaptive_round
@@ -248,7 +249,7 @@ def _evidence(
         for t in tables
         if len(t.columns) == 1 or any(frozenset(p) in asked for p in combinations(t.columns, 2))
     ]
-    known = pair_tables(wanted, domain).pairs
+    known = pair_tables(LevelLaw.of_tables(wanted, domain)).pairs
     found = {asked[frozenset(p)]: t for p, t in known.items() if frozenset(p) in asked}
     return {pair: table.evidence for pair, table in found.items() if table.dependent}
 

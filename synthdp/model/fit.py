@@ -214,7 +214,7 @@ def build_start(
     network.start_from(starts)
     targets = targets_of(spec, modelled, architecture)
     if architecture.direct:
-        known = pair_tables(tables.value, domain)
+        known = pair_tables(law)
         rows, rng = expected_fit_rows(spec), fresh_generator()
         fitted = fit_log_linear(architecture, modelled, known, rows=rows, rng=rng)
         own = architecture.rows_of_all(c for c in range(len(modelled)) if c not in targets)

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
+from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.margins import pooled
 from synthdp.graph.predict import fitted_to_margins, pair_tables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
@@ -100,17 +100,16 @@ def measured_pairs(tables: Sequence[NoisyTable], names: Sequence[str]) -> list[M
     ]
 
 
-def pairs_to_follow(
-    tables: Sequence[NoisyTable], domain: Domain, *, smooth: bool
-) -> list[MeasuredPair]:
-    """The two-way tables that the rows are held to.
+def pairs_to_follow(law: LevelLaw, *, smooth: bool) -> list[MeasuredPair]:
+    """The two-way tables of the `law` that the rows are held to.
 
     Where the model started from smoothed tables they are `smooth`: of all pairs that show a
     dependence.
     """
+    domain = law.groups.domain
     if not smooth:
-        return measured_pairs(tables, domain.names)
-    smoothed = pair_tables(tables, domain)
+        return measured_pairs(law.tables, domain.names)
+    smoothed = pair_tables(law)
     pairs = (((domain.index(a), domain.index(b)), (a, b)) for a, b in smoothed.dependent)
     return [
         MeasuredPair(places, smoothed.rows * smoothed.table(*names), SETTINGS.little)

@@ -117,7 +117,7 @@ class _TableDraw:
         weights = raking.followed_weights(coarse, margins, strata, placed)
         self.begin("choosing rows")
         smooth = synthesizer.architecture.direct
-        measured = pairs_to_follow(tables, self.domain, smooth=smooth)
+        measured = pairs_to_follow(law, smooth=smooth)
         read = {c.name for c in self.constraints.columns} | {n for s in strata for n in s.deciding}
         kept = [self.domain.index(name) for name in self.domain.names if name in read]
         inside = [p.strata[:, None].astype(np.uint16) for p in placed]

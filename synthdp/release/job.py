@@ -5,10 +5,12 @@ synthetic table, drawn and scored.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -43,7 +45,7 @@ from synthdp.verify.at_hand import published_entries
 
 @dataclass(frozen=True)
 class Job:
-    """Everything public about one run."""
+    """Everything public about one run; `expected` is what `synthdp plan` says, where it begins."""
 
     spec: ReleaseSpec
     domain: Domain
@@ -54,6 +56,7 @@ class Job:
     audit: AuditRecord | None = None
     given: Private[pd.DataFrame] | None = None
     signer: Signer | None = None
+    expected: Mapping[str, Any] | None = None
 
     @property
     def spent(self) -> ReleasePlan:

@@ -60,6 +60,8 @@ def open_session(job: Job, *, texts: bool = False) -> Session:
         if job.folder.command != RELEASE:
             body |= {"asked_sha256": job.folder.asked_sha256}
         body |= connect.searched_unit(spec.dataset.privacy_unit) if texts else {}
+        if job.expected is not None:
+            job.folder.keep_plan(job.expected)
         job.ledger.reserve(
             spec.dataset.id,
             job.folder.run,

@@ -35,10 +35,14 @@ def spec_warnings(spec: ReleaseSpec) -> list[str]:
 
 
 def plan_facts(
-    spec: ReleaseSpec, balance: Balance, *, warnings: Sequence[str] = ()
+    spec: ReleaseSpec,
+    balance: Balance,
+    *,
+    warnings: Sequence[str] = (),
+    plan: ReleasePlan | None = None,
 ) -> dict[str, Any]:
     """The plan, what the ledger has (`balance`) and will have, and about what a release costs and
-    how good it will be. `warnings` are told with those of the spec.
+    how good it will be. `warnings` are told with those of the spec; `plan` is its own, if known.
 
     Raises:
         BudgetError: the accountant cannot resolve the spec's budget.
@@ -48,7 +52,7 @@ def plan_facts(
     from synthdp.release.expectations import gate_warnings
     from synthdp.release.played import played_estimands
 
-    plan = _plan(spec)
+    plan = _plan(spec) if plan is None else plan
     quality, power = _quality(spec, plan), None
     if spec.attacks.membership.enabled:
         from synthdp.audit.folder import attack_power

@@ -87,9 +87,9 @@ def played_estimands(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan) -> li
     return found
 
 
-def check_answered(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan) -> None:
+def check_answered(played: Iterable[Mapping[str, Any]]) -> None:
     """Refuse to pay for an estimand that is likelier refused than told (`BudgetError`)."""
-    for told in played_estimands(spec, domain, plan):
+    for told in played:
         if told["likely_refused"]:
             raise BudgetError(
                 f"estimand {told['name']}, {told['text']}: likely to be paid for and refused, in"

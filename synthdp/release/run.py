@@ -26,6 +26,7 @@ from synthdp.evaluate.dp_scores import DpScores
 from synthdp.graph.validation import GraphRefuted
 from synthdp.inference.estimands import estimands_json
 from synthdp.ledger.connect import (
+    balance_of,
     budget_noted,
     check_affordable,
     check_domain_from,
@@ -56,6 +57,7 @@ from synthdp.release.job import (
 )
 from synthdp.release.judge import Judge, Judgement, refused_report
 from synthdp.release.open_session import dropped_if_unpaid, open_session
+from synthdp.release.plan_view import plan_facts
 from synthdp.release.played import check_answered
 from synthdp.release.tracked import record_judgement, record_publication, record_refusal
 from synthdp.spec.checks.checks import traps
@@ -101,19 +103,21 @@ def release(
             check_device(spec)
             check_cluster(spec)
             plan = plan_for(spec, domain)
-            if spec.estimands and not accept_refusals:
-                check_answered(spec, domain, plan)
             audit = public_audit(out, plan)
             check_simulated(spec.gates, audit)
             check_target(out / "bundle", force=force)
             entries = entries_of(spec, spec_path)
             check_nearby(entries, spec.dataset.id, out)
             check_domain_from(spec, entries)
-            warn([*other_ids(spec, entries), *traps(spec), *afterwards.waiting(spec, out, attack)])
+            others, balance = other_ids(spec, entries), balance_of(spec, spec_path)
+            warn([*others, *traps(spec), *afterwards.waiting(spec, out, attack)])
+            expected = plan_facts(spec, balance, warnings=others, plan=plan)
+            if not accept_refusals:
+                check_answered(expected["estimands"])
             ledger = open_ledger(spec, spec_path)
             check_affordable(spec, ledger.balance(spec.dataset.id))
         folder = run_folder.start(out, spec_path, text, command=run_folder.RELEASE, force=force)
-        job = Job(spec, domain, plan, ledger, folder, out, audit, given, signer)
+        job = Job(spec, domain, plan, ledger, folder, out, audit, given, signer, expected)
         with dropped_if_unpaid(job, afterwards.how_to("resume", spec, out)):
             return carry_out(job, force=force, attack=attack)
 

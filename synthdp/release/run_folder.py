@@ -17,17 +17,19 @@ import os
 import re
 import secrets
 import shutil
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from synthdp.errors import BudgetError, OutputError, disk_errors
 from synthdp.files import lock_file, parse_json, read_text, write_whole
 
-FOLDER = ".run"
+FOLDER, PLAN = ".run", "plan.json"
 STATE, LOCK, PUBLISHED = "state.json", "lock", "published"
 RUN, HOLDOUT = r"[0-9]{8}-[0-9a-f]{12}", r"[0-9a-f]{32}"
 GONE = ".run.gone-"  # what is being removed; anything of this name is rubbish
@@ -92,6 +94,16 @@ class RunFolder:
         hint = "make room or allow writing; the bundle is there, and nothing is paid again"
         with disk_errors(f"cannot write to {self.journal}", hint=hint):
             write_whole(self.journal / PUBLISHED, "")
+
+    def keep_plan(self, facts: Mapping[str, Any]) -> None:
+        """Keep what `synthdp plan` says in `PLAN`, beside what comes of it.
+
+        Raises:
+            OutputError: it cannot be written.
+        """
+        path = self.path.parent / PLAN
+        with disk_errors(f"cannot write {path}", hint="choose another folder with --out"):
+            write_whole(path, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
 
     def close(self) -> None:
         """Let others have the folder; a process that ends does so by itself."""

@@ -36,7 +36,7 @@ from synthdp.bundle.signing import (
     open_envelope,
 )
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME
-from synthdp.errors import SynthdpError, VerifyError
+from synthdp.errors import SynthdpError, VerifyError, one_thread
 from synthdp.files import MAX_TEXT, SUMS, parse_json
 from synthdp.report.prose import say
 from synthdp.verify.content import CONTENT_CHECKS
@@ -218,7 +218,8 @@ def inspect_bundle(
     reader, problems, done = Reader(folder, key=key), [], []
     for name, (file, check) in CHECKS.items():
         done.append(name)
-        problems += _problems(file, check, reader)
+        with one_thread():  # its products are small; a second core would spin beside them
+            problems += _problems(file, check, reader)
         if progress is not None:
             progress(len(done), len(CHECKS))
         if name in ("folder", "spec") and problems and (name == "folder" or reader.parsed is None):

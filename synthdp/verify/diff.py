@@ -8,6 +8,7 @@ is needed.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,16 +19,19 @@ import numpy.typing as npt
 import pandas as pd
 
 from synthdp.bundle.content import Bundle
-from synthdp.bundle.noisy_values import read_tables
+from synthdp.bundle.noisy_values import ESTIMANDS, read_tables
 from synthdp.bundle.table_files import CSV_NAME
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.data.level_groups import LevelGroups, Starts
-from synthdp.errors import VerifyError
+from synthdp.errors import OutputError, VerifyError, one_thread
+from synthdp.evaluate.dp_scores import headline
 from synthdp.evaluate.fidelity import nearest_distribution
+from synthdp.files import read_text
 from synthdp.graph.diff import GraphDifference, difference
 from synthdp.progress import Advance, stage
+from synthdp.report.prose import number
 from synthdp.spec.amendment import differing
 from synthdp.verify.checks import verify_bundle
 
@@ -60,7 +64,7 @@ class BundleDifference:
     a: Path
     b: Path
     findings: tuple[Difference, ...]
-    graph: GraphDifference
+    graph: GraphDifference | None  # None: the first is a plan
 
     def to_json(self) -> dict[str, Any]:
         """JSON object."""
@@ -69,21 +73,33 @@ class BundleDifference:
             "a": str(self.a),
             "b": str(self.b),
             "findings": found,
-            "graph": self.graph.to_json(),
+            "graph": None if self.graph is None else self.graph.to_json(),
         }
 
 
 def compare(a: Path, b: Path) -> BundleDifference:
-    """Compare two bundles.
+    """Compare two bundles, or a file `a` with what `synthdp plan` says and the bundle that came.
 
     Raises:
-        VerifyError: one of them does not hold what it claims; names it, with every problem.
+        VerifyError: a bundle does not hold what it claims; names it, with every problem.
+        OutputError: the file is no plan.
     """
+    if a.is_file():
+        with stage("verify the bundle") as progress:
+            got = open_verified(b, progress)
+        try:
+            return BundleDifference(a, b, tuple(_of_plan(json.loads(read_text(a)), got)), None)
+        except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
+            raise OutputError(
+                f"{a} is no plan",
+                hint="give plan.json of a release's output folder, or what `synthdp plan SPEC"
+                " --json` prints",
+            ) from None
     opened = []
     for name, folder in (("first", a), ("second", b)):
         with stage(f"verify the {name} bundle") as progress:
             opened.append(open_verified(folder, progress))
-    with stage("compare"):
+    with stage("compare"), one_thread():
         return differences(*opened)
 
 
@@ -168,6 +184,40 @@ def _trade_off(a: Bundle, b: Bundle, *, why: str) -> Difference:
     return Difference("budget", at, *values, "worse" if above else "better" if below else "same")
 
 
+# --- a plan ---
+
+
+def _of_plan(plan: Any, got: Bundle) -> Iterator[Difference]:
+    """What was expected before any row was read, and what came: one draw of the noise."""
+    stated = got.certificate
+    yield _equal("table", "dataset", plan["dataset"], stated.dataset)
+    yield _equal("budget", "spends", len(plan["spends"]), len(stated.planned))
+    deltas = "at different deltas" if plan["delta"] != stated.delta else ""
+    yield _less("budget", "delta", plan["delta"], stated.delta)
+    yield _less("budget", "epsilon", plan["epsilon_spent"], stated.epsilon, why=deltas)
+    what, tv1 = "distance of single columns", plan["quality"]["tv1"]
+    if (score := headline(stated.scores).get("tv1_dp")) is None:
+        why = "the spec has no scores charged (evaluation.dp_scores)"
+        yield Difference("quality", what, tv1, None, "not comparable", why)
+    else:
+        told = f"95% interval {number(score.low)} to {number(score.high)}"
+        inside = score.low <= tv1 <= score.high
+        found = _less("quality", what, tv1, score.value, told=told)
+        yield replace(found, verdict="same") if inside else found
+    results = got.json(ESTIMANDS)["estimands"] if got.spec.estimands else ()
+    figures = {(r["name"], f.get("group")): f for r in results for f in r["figures"]}
+    for expected in plan["estimands"]:
+        for figure in expected["figures"]:
+            group = figure["group"]
+            came = figures.get((expected["name"], group))
+            ends = None if came is None else came.get("interval")
+            half = None if ends is None else (float(ends[1]) - float(ends[0])) / 2
+            refused = f"expected refused in {figure['refused']:.0%} of plays"
+            name = f"half-width of {expected['text']}" + (f": {group}" if group else "")
+            if came is not None:
+                yield _less("quality", name, figure["half_width"], half, told=refused)
+
+
 # --- graph and table ---
 
 
@@ -249,17 +299,25 @@ def _equal(
 
 
 def _less(
-    topic: Literal["budget"], what: str, a: float | None, b: float | None, *, why: str
+    topic: Literal["budget", "quality"],
+    what: str,
+    a: float | None,
+    b: float | None,
+    *,
+    why: str = "",
+    told: str = "",
 ) -> Difference:
-    """A bound, where less is better; None is no bound at all."""
+    """A bound, where less is better; None is no bound at all. `why` says that nothing can be said
+    of the two, and `told` what else is to be said.
+    """
     if why:
         return Difference(topic, what, a, b, "not comparable", why)
     if a is None or b is None:
         verdict: Verdict = "same" if a is b else "better" if a is None else "worse"
-        return Difference(topic, what, a, b, verdict)
+        return Difference(topic, what, a, b, verdict, told)
     if abs(a - b) <= CLOSE * max(a, b):
-        return Difference(topic, what, a, b, "same")
-    return Difference(topic, what, a, b, "better" if b < a else "worse")
+        return Difference(topic, what, a, b, "same", told)
+    return Difference(topic, what, a, b, "better" if b < a else "worse", told)
 
 
 # --- quality ---

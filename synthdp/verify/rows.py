@@ -119,7 +119,7 @@ def _drawn(
         return {}, _Drawn(codes, np.full(len(codes), 1 / len(codes)))
     weights = followed_weights(codes, law.coarse_margins, strata, placed)
     smooth = synthesizer.architecture.direct
-    heard = pairs_to_follow(tables, domain, smooth=smooth) if spec.sampling.balance else []
+    heard = pairs_to_follow(law, smooth=smooth) if spec.sampling.balance else []
     measured = {(min(m.columns), max(m.columns)): m for m in heard}
     return measured, _Drawn(codes, weights / weights.sum())
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,9 @@ from synthdp.errors import VerifyError
 from synthdp.files import SUMS
 from synthdp.ledger.entries import entry_hash
 from synthdp.privacy import accounting
+from synthdp.verify import checks
 from synthdp.verify.checks import verify_bundle
+from synthdp.verify.reader import Reader
 from tests.builders import audit_record
 from tests.bundle.conftest import edit_json, problems, written
 
@@ -47,6 +49,20 @@ def test_a_good_bundle_passes(made: Path) -> None:
 
 
 @pytest.mark.check
+def test_checks_take_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where products are small, those that wait spin: `verify` took half as much again for them."""
+    from threadpoolctl import threadpool_info, threadpool_limits
+
+    def threads(reader: Reader) -> Iterator[str]:
+        yield from (str(pool["num_threads"]) for pool in threadpool_info())
+
+    monkeypatch.setattr(checks, "CHECKS", {"folder": (".", threads)})
+    with threadpool_limits(limits=2):
+        found = checks.inspect_bundle(tmp_path).problems
+        assert {pool["num_threads"] for pool in threadpool_info()} == {2}
+    assert found and {*found} == {"1"}
+
+
 def test_a_bundle_of_an_id_unit_passes(
     build: Callable[..., Any], tmp_path: Path, spec_text: str
 ) -> None:

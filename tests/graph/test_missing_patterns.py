@@ -10,6 +10,7 @@ import pytest
 
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
+from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.margins import one_way_probabilities
 from synthdp.graph.missing_patterns import (
     Compared,
@@ -100,7 +101,7 @@ def test_a_pattern_has_one_share_and_no_mixed_cell() -> None:
     assert margins[0][-1] == margins[1][-1] == margins[2][-1] != margins[3][-1]
     assert margins[0][-1] == pytest.approx((rows[:, 0] == 2).mean(), abs=0.03)
     assert all(m.sum() == pytest.approx(1.0) for m in margins)
-    pairs = pair_tables(tables, Domain(tuple(COLUMNS)))
+    pairs = pair_tables(LevelLaw.of_tables(tables, Domain(tuple(COLUMNS))))
     assert pairs.patterns == (("a", "b", "c"),)
     for pair in (("a", "b"), ("a", "c"), ("b", "c")):
         assert pairs.pairs[pair].dependent

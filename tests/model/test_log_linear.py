@@ -13,6 +13,7 @@ import torch
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.predict import PairTables, SmoothPair
 from synthdp.graph.stage import GraphResult
 from synthdp.model.architecture import Architecture
@@ -296,8 +297,8 @@ def test_rows_are_held_to_smoothed_tables_where_the_model_started_from_them() ->
     ]
     independent = np.outer(onto(joint, 2), onto(joint, 3)) * 5000 + rng.normal(0, 20, (2, 5))
     measured.append(NoisyTable(("c", "d"), independent, 20.0))
-    raw = pairs_to_follow(measured, domain, smooth=False)
-    smooth = pairs_to_follow(measured, domain, smooth=True)
+    raw = pairs_to_follow(LevelLaw.of_tables(measured, domain), smooth=False)
+    smooth = pairs_to_follow(LevelLaw.of_tables(measured, domain), smooth=True)
     assert {m.columns for m in raw} == {(0, 1), (2, 3)}
     assert [(m.columns, m.sigma) for m in smooth] == [((0, 1), SETTINGS.little)]
     assert smooth[0].counts.sum() == pytest.approx(5000, rel=0.05)

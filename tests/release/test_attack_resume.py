@@ -113,7 +113,7 @@ def test_a_release_goes_on_with_its_models(tiny: Any, trained: Trained) -> None:
     # of each world; the attacker learns from the others
     assert [a["models"] for a in attack["declared"]][:2] == [PAIRS // 2] * 2
     assert verify_bundle(tiny.bundle).ok
-    assert sorted(p.name for p in tiny.out.iterdir()) == ["bundle", "internal"]
+    assert sorted(p.name for p in tiny.out.iterdir()) == ["bundle", "internal", "plan.json"]
     assert tiny.kinds() == ["cap", "reserve", "charge", "charge", "settle"]
 
 

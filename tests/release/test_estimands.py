@@ -69,6 +69,29 @@ def problems(bundle: Path) -> list[str]:
     return [str(p) for p in caught.value.problems]
 
 
+def test_a_plan_is_kept_and_held_against_what_came(asked: Tiny, synthdp: Any) -> None:
+    kept, spec = asked.out / "plan.json", asked.folder / "spec.yaml"
+    facts = json.loads(kept.read_text())
+    now = json.loads(synthdp("plan", spec, "--json").out)
+    assert facts == now | {"ledger": facts["ledger"]} and facts["ledger"]["spent_before"] == 0
+    done = synthdp("diff", kept, asked.bundle, "--json")
+    found = {f["what"]: f for f in json.loads(done.out)["findings"]}
+    assert done.code == 0 and {found["epsilon"]["verdict"], found["spends"]["verdict"]} == {"same"}
+    came = json.loads((asked.bundle / "estimands.json").read_text())["estimands"]
+    for expected, result in zip(facts["estimands"], came, strict=True):
+        for figure, got in zip(expected["figures"], result["figures"], strict=False):
+            group = f": {figure['group']}" if figure["group"] else ""
+            told = found[f"half-width of {expected['text']}{group}"]
+            half = (got["interval"][1] - got["interval"][0]) / 2
+            assert (told["a"], told["b"]) == (figure["half_width"], pytest.approx(half))
+            assert told["verdict"] in ("same", "better" if half < told["a"] else "worse")
+    assert sum("half-width" in what for what in found) == sum(len(e["figures"]) for e in came)
+    assert "expected before any row was read" in synthdp("diff", kept, asked.bundle).out
+    for none in (spec, asked.bundle / "graph.json"):
+        refused = synthdp("diff", none, asked.bundle)
+        assert refused.code == 2 and "is no plan" in refused.err
+
+
 def test_a_bundle_has_what_was_asked_and_the_rows_agree(asked: Tiny, synthdp: Any) -> None:
     assert verify_bundle(asked.bundle).ok
     purposes = [e.body["purpose"] for e in asked.ledger.entries() if e.kind == "charge"]

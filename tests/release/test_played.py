@@ -160,10 +160,9 @@ def test_ranges_of_an_effect_are_played_and_not_the_bins() -> None:
 
 def test_an_estimand_that_is_likely_refused_is_not_paid_for() -> None:
     fine, thin = spec_of([EFFECT], rows=100_000), spec_of([EFFECT], rows=300)
-    domain = Domain.from_spec(fine.columns)
-    check_answered(fine, domain, plan_for(fine, domain))
+    check_answered(played(fine))
     with pytest.raises(BudgetError, match="likely to be paid for and refused, in") as told:
-        check_answered(thin, domain, plan_for(thin, domain))
+        check_answered(played(thin))
     assert "nothing was read or spent" in told.value.message
     assert "--accept-refusals" in (told.value.hint or "")
 

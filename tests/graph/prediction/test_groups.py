@@ -102,7 +102,7 @@ def test_pairs_are_over_groups_and_levels_follow_the_one_way_law() -> None:
     counts = np.zeros((law.groups.coarse["a"].levels, 3))
     np.add.at(counts, (coarse[:, 0], coarse[:, 1]), 1)
     tables = [*one_way, NoisyTable(("a", "b"), counts, 1.0, law.groups.starts)]
-    seen = pair_tables(tables, domain)
+    seen = pair_tables(LevelLaw.of_tables(tables, domain))
     assert seen.dependent == (("a", "b"),)
     assert seen.table("a", "b").shape == counts.shape
     assert np.abs(seen.table("a", "b") - counts / 20_000).sum() / 2 < 0.01

@@ -11,6 +11,7 @@ import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.graph import predict
+from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.predict import (
     ALL,
     CHOSEN,
@@ -101,7 +102,7 @@ def seen(strength: dict[str, float], *, sigma: float = 30.0, levels: int = 3) ->
         truth = ROWS * (share * np.eye(levels) / levels + (1 - share) / levels**2)
         noisy = truth + rng.normal(0, sigma, truth.shape)
         tables.append(NoisyTable((pair[0], pair[1]), noisy, sigma))
-    return pair_tables(tables, domain_of("".join(names), levels=levels))
+    return pair_tables(LevelLaw.of_tables(tables, domain_of("".join(names), levels=levels)))
 
 
 def test_dependent_pairs_are_measured_again_and_no_other() -> None:
@@ -243,7 +244,7 @@ def test_tables_of_both_rounds_are_pooled() -> None:
     result, releaser = run(chain(), domain)
     assert result.tables is not None
     first, second = (mechanism for _, mechanism in releaser.asked)
-    found = pair_tables(result.tables.value, domain)
+    found = pair_tables(LevelLaw.of_tables(result.tables.value, domain))
     assert ("a", "b") in second.tables and len(second.tables) < len(first.tables)
     for pair in first.tables:
         sigmas = [m.sigma for m in (first, second) if pair in m.tables]

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.margins import (
     body_of,
     margin_probabilities,
@@ -268,7 +269,7 @@ def test_whatever_comes_in_probabilities_come_out(columns: str, sigma: float, ro
         NoisyTable(("b",), counts.sum(0) + rng.normal(0, sigma, domain.sizes[1]), sigma),
         NoisyTable(("a", "b"), counts + rng.normal(0, sigma, domain.sizes), sigma),
     ]
-    found = pair_tables(tables, domain)
+    found = pair_tables(LevelLaw.of_tables(tables, domain))
     pair = found.pairs["a", "b"]
     every = [*found.margins.values(), pair.probabilities, found.table("a", "b")]
     for probabilities in every:
@@ -290,7 +291,7 @@ def test_tables_of_one_pair_are_pooled_and_larger_tables_speak_on_their_pairs() 
         NoisyTable(("b", "a"), truth.sum(2).T - 1.0, 4.0),
         NoisyTable(("c", "b", "a"), truth.transpose(2, 1, 0), 4.0),
     ]
-    found = pair_tables(tables, domain)
+    found = pair_tables(LevelLaw.of_tables(tables, domain))
     assert list(found.pairs) == [("a", "b"), ("a", "c"), ("b", "c")]
     # Precisions 1 / 16, 1 / 16 and, over the two levels of c, 1 / 32.
     assert found.sigmas["a", "b"] == pytest.approx((2 / 16 + 1 / 32) ** -0.5)
