@@ -157,9 +157,10 @@ def orient(
         job, found = run_orientation(spec, (one, other), score=score, out=out, force=force)
     planned, delta, run = job.plan.epsilon_spent, job.plan.delta, job.folder.run
     cost: dict[str, Any] = {"epsilon_planned": planned, "epsilon_spent": job.spent.epsilon_spent}
+    guess = ": no more than a guess" if found.probability < 0.8 else ""
     text = (
         f"{found.cause} -> {found.effect}: the scores without noise say the same with probability"
-        f" {found.probability:.3f} ({found.score})\n"
+        f" {found.probability:.3f} ({found.score}){guess}\n"
         f"epsilon {up(planned)} at delta {delta:g}, run {run}"
     )
     tell(found, as_json=as_json, text=lambda: text, **cost, delta=delta, run=run)

@@ -174,14 +174,20 @@ def smoothed_margin(column: ColumnDomain, shares: Floats, sigma: float) -> Float
     total = max(float(values.sum()) + lacking * len(body) / len(shares), 1e-9)
     if sigma * len(body) < SETTINGS.no_noise * total:
         return shares
+    out = shares.copy()
+    out[body] = _mean_over_models(values.tobytes(), sigma, total)
+    return out
+
+
+@lru_cache(maxsize=1024)  # a release asks for each margin many times
+def _mean_over_models(seen: bytes, sigma: float, total: float) -> Floats:
+    values = np.frombuffer(seen)
     models = [_separate(values, sigma, total)]
     for smooth in (_process_models, density_models):
         models += _with_heaps(values, sigma, total, smooth)
     likelihood = np.array([model[0] for model in models])
     weights = np.exp(likelihood - likelihood.max())
-    out = shares.copy()
-    out[body] = weights @ np.array([model[1] for model in models]) / weights.sum()
-    return out
+    return weights @ np.array([model[1] for model in models]) / weights.sum()
 
 
 def margin_probabilities(column: ColumnDomain, shares: Floats, sigma: float) -> Floats:

@@ -22,11 +22,13 @@ from itertools import accumulate
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.optimize import minimize
+from scipy.sparse import csr_array
+from scipy.special import softmax
 from torch import Tensor
-from torch.nn import functional as F
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.graph.margins import Probabilities
+from synthdp.graph.margins import Floats, Probabilities
 from synthdp.graph.predict import PairTables, fitted_to_margins
 from synthdp.model.ancestral import causal_order
 from synthdp.model.architecture import Architecture
@@ -105,27 +107,25 @@ def fit_log_linear(
             known = margin[:-1] / max(float(margin[:-1].sum()), least)
             margin = np.append(known * (1 - absent.mean()), absent.mean())
         start = np.log(np.maximum(margin, least))
-        bias, weights = torch.from_numpy(start).float(), None
-        ends = list(accumulate(domain.sizes[p] for p in parents))
-        slots = levels[:, parents] + np.array([0, *ends[:-1]][: len(parents)], np.int64)
+        logits: Floats = np.broadcast_to(start, (drawn, len(start)))
         if parents:
             begin = architecture.rows_of(column).start
             offsets = dict(zip(every, architecture.offsets_of(column), strict=True))
             pairs = ((parent, column) for parent in parents)
             wanted = [_wanted(tables, domain, pair, some, margin, absent) for pair in pairs]
-            weights, bias = _fitted(
-                torch.from_numpy(slots[: SETTINGS.fitted_rows]),
-                torch.from_numpy(np.concatenate(wanted)).float(),
-                bias,
+            filled = _filled(levels[:, parents], [domain.sizes[p] for p in parents])
+            weights = _fitted(
+                filled[: SETTINGS.fitted_rows],
+                np.concatenate(wanted),
+                start,
                 _certain(domain, column, parents, leader),
             )
             places = (range(offsets[p], offsets[p] + domain.sizes[p]) for p in parents)
-            direct[[begin + row for part in places for row in part], : len(bias)] = weights
-        biases[column] = bias
-        logits = bias.expand(drawn, -1)
-        if weights is not None:
-            logits = bias + F.embedding_bag(torch.from_numpy(slots), weights, mode="sum")
-        levels[:, column] = _drawn(logits.softmax(1).double().numpy(), rng)
+            at = [begin + row for part in places for row in part]
+            direct[at, : len(start)] = torch.from_numpy(weights[:-1]).float()
+            start, logits = weights[-1], filled @ weights
+        biases[column] = torch.from_numpy(start).float()
+        levels[:, column] = _drawn(softmax(logits, axis=1), rng)
     return LogLinear(direct, biases)
 
 
@@ -156,9 +156,21 @@ def _wanted(
     return np.column_stack([known, drawn(levels[absent])])
 
 
-def _certain(domain: Domain, column: int, parents: Sequence[int], leader: int | None) -> Tensor:
-    """Weights `[levels of all parents, levels]` that no fit changes: missing if the leader is."""
-    weights = torch.zeros(sum(domain.sizes[p] for p in parents), domain.sizes[column])
+def _filled(levels: Levels, sizes: Sequence[int]) -> csr_array:
+    """Ones `[rows, levels of all parents + 1]` at the level of each parent, and in the last column;
+    `levels` is `[rows, parents]`.
+    """
+    ends = list(accumulate(sizes))
+    slots = np.column_stack([levels + [0, *ends[:-1]], np.full(len(levels), ends[-1])])
+    begins = np.arange(0, slots.size + 1, slots.shape[1])
+    return csr_array((np.ones(slots.size), slots.ravel(), begins), (len(slots), ends[-1] + 1))
+
+
+def _certain(domain: Domain, column: int, parents: Sequence[int], leader: int | None) -> Floats:
+    """Weights `[levels of all parents + 1, levels]` that no fit changes: missing if the leader
+    is.
+    """
+    weights = np.zeros((sum(domain.sizes[p] for p in parents) + 1, domain.sizes[column]))
     if leader is not None:
         first = sum(domain.sizes[p] for p in parents[: parents.index(leader)])
         last = first + domain.sizes[leader] - 1
@@ -166,34 +178,31 @@ def _certain(domain: Domain, column: int, parents: Sequence[int], leader: int | 
     return weights
 
 
-def _fitted(slots: Tensor, wanted: Tensor, bias: Tensor, certain: Tensor) -> tuple[Tensor, Tensor]:
-    """Weights and biases `[levels]` that meet `wanted`; weights are of its shape.
+def _fitted(filled: csr_array, wanted: Floats, bias: Floats, certain: Floats) -> Floats:
+    """Weights `[levels of all parents + 1, levels]` that meet `wanted`, which has the table of each
+    parent, one after the other; the last row, of biases, starts at `bias`.
 
-    A level that `certain` has weights for has no others: no other parent speaks of it.
-    `wanted` `[levels of all parents, levels]` has the table of each parent, one after the other,
-    and `slots` `[rows, parents]` the rows of the weights that each drawn row adds up.
+    A level that `certain` has weights for has no others: no other parent speaks of it. `filled` has
+    the levels of the parents in each drawn row.
     """
-    share = bias.softmax(0)
-    weights = torch.zeros(wanted.shape, requires_grad=True)  # contiguous, as `wanted` need not be
-    free, fitted = bias.clone().requires_grad_(), (certain == 0).all(0)
-    optimizer = torch.optim.LBFGS(
-        [weights, free],
-        max_iter=SETTINGS.iterations,
-        history_size=10,
-        line_search_fn="strong_wolfe",
-    )
+    met, across = np.vstack([wanted, softmax(bias)]), filled.T.tocsr()
+    free, known = (certain == 0).all(0), filled @ certain
 
-    def surprise() -> Tensor:
-        optimizer.zero_grad()
-        own, base = weights * fitted, free * fitted
-        logits = base + F.embedding_bag(slots, own + certain, mode="sum")
-        met = (own * wanted).sum() + (base * share).sum()
-        loss = logits.logsumexp(1).mean() - met + SETTINGS.ridge / 2 * weights.square().sum()
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss
+    def surprise(flat: Floats) -> tuple[float, Floats]:
+        weights = flat.reshape(met.shape)
+        logits = filled @ (weights * free) + known
+        most = logits.max(1, keepdims=True)
+        odds = np.exp(logits - most)
+        sums = odds.sum(1, keepdims=True)
+        loss = float((np.log(sums) + most).mean() - (weights * met * free).sum())
+        gradient = (across @ (odds / (sums * len(odds))) - met) * free
+        gradient[:-1] += SETTINGS.ridge * weights[:-1]
+        return loss + SETTINGS.ridge / 2 * float(np.square(weights[:-1]).sum()), gradient.ravel()
 
-    optimizer.step(surprise)  # type: ignore[no-untyped-call]
-    return weights.detach() * fitted + certain, free.detach() * fitted
+    options = {"maxiter": SETTINGS.iterations}
+    begin = np.vstack([np.zeros(wanted.shape), bias])
+    found = minimize(surprise, begin.ravel(), jac=True, method="L-BFGS-B", options=options)
+    return found.x.reshape(met.shape) * free + certain
 
 
 def _drawn(probabilities: npt.NDArray[np.float64], rng: np.random.Generator) -> Levels:

@@ -69,17 +69,19 @@ def raking_factors(
     """
     weights = np.full(len(codes), 1 / len(codes)) if start is None else start / start.sum()
     factors = [np.ones(len(target)) for target in targets]
+    levels = [np.ascontiguousarray(codes[:, column]) for column in columns]
     for _ in range(50):
         worst = 0.0
-        for factor, column, target in zip(factors, columns, targets, strict=True):
-            current = np.bincount(codes[:, column], weights=weights, minlength=len(target))
+        for factor, level, target in zip(factors, levels, targets, strict=True):
+            current = np.bincount(level, weights=weights, minlength=len(target))
             worst = max(worst, float(np.abs(current - target).sum()) / 2)
             ratio = np.divide(target, current, out=np.ones_like(target), where=current > 0)
-            moved = weights * ratio[codes[:, column]]
+            total = float(current @ ratio)
             # If no row has a level that the target wants, the column stays as drawn.
-            if moved.sum() > 0:
-                weights = moved / moved.sum()
-                factor *= ratio / moved.sum()
+            if total > 0:
+                ratio /= total
+                weights *= ratio.take(level)
+                factor *= ratio
         if worst < 1e-4:
             break
     return factors

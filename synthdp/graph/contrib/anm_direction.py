@@ -58,7 +58,10 @@ class DirectionSettings:
     `min_spread`: a spread that is mostly noise is raised to this, so that it has a logarithm;
     `drift_of_ranks`: factor of the error that noisy regressions leave in residuals, for scores by
     ranks, which show little else of a residual: on simulated pairs these scores agree with
-    themselves without noise hardly more often than a coin would.
+    themselves without noise hardly more often than a coin would. `doubt_of_spreads`: of a
+    difference of spreads, deviations that are taken off it, and a factor of what is left of its
+    error: its noise pulls both directions to one side, and of 800 simulated readings told with .75
+    of probability .4 agreed, with .98 .83; told with it, no class is more than .015 too sure.
 
     `bandwidths`: a fixed list, so that each kernel is decomposed once, and `bandwidth_of_spread`
     over a standard deviation; `smoothness`: rows that a second difference of one weighs in a
@@ -73,6 +76,7 @@ class DirectionSettings:
     spread_bootstraps: int = 200
     min_spread: float = 1e-3
     drift_of_ranks: float = 8.0
+    doubt_of_spreads: tuple[float, float] = (1.0, 2.0)
     bandwidths: tuple[float, ...] = (0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.56)
     bandwidth_of_spread: float = 0.5
     smoothness: float = 1.0
@@ -115,8 +119,8 @@ def read_scores(scores: NoisyScores, pair: Pair) -> tuple[Orientation, ...]:
     With Gaussian noise of sigma on both of a pair of scores that differ by g, and no prior opinion,
     the true difference has the sign of g with probability Phi(g / (sigma sqrt 2)) [derived here:
     under a flat prior it is normal about g with variance 2 sigma^2]. What noisy regressions may
-    have left counts as more noise; not so for IQR, whose probability is that of its tables alone:
-    its error is the spread over fresh draws of the public noise.
+    have left counts as more noise. For IQR the error is the spread over fresh draws of the public
+    noise, with `doubt_of_spreads`.
     """
     readings = []
     for name, values in scores.scores.items():
@@ -126,6 +130,9 @@ def read_scores(scores: NoisyScores, pair: Pair) -> tuple[Orientation, ...]:
             noise = (rng.normal(0, sigma, values.shape) for _ in range(SETTINGS.spread_bootstraps))
             drawn = [_log_spreads(values + fresh) for fresh in noise]
             difference, error = _log_spreads(values), max(float(np.std(drawn)), SETTINGS.min_spread)
+            off, factor = SETTINGS.doubt_of_spreads
+            left = max(abs(difference) - off * error, 1e-9 * error)  # not 0: it has a sign
+            difference, error = math.copysign(left, difference), factor * error
         else:
             drift = scores.drift * (1.0 if name == "hsic" else SETTINGS.drift_of_ranks)
             difference, error = values[1] - values[0], math.hypot(math.sqrt(2) * sigma, *drift)
