@@ -124,7 +124,7 @@ def measured(seed: int, asked: str, epsilon: float, declared: bool, releases: in
         plan = plan_for(spec, domain)
     except BudgetError:  # refused however the rows are spread
         return [row | {"accepted": False}]
-    (mechanism,) = plan.estimands.values()
+    mechanism: Any = plan.estimands["1"]
     (played,) = played_estimands(spec, domain, plan)
     (forecast,) = (f for f in played["figures"] if f["group"] == TOLD[asked])
     row |= {"accepted": not played["likely_refused"], "p": forecast["refused"]}

@@ -187,7 +187,8 @@ def _mean_over_models(seen: bytes, sigma: float, total: float) -> Floats:
         models += _with_heaps(values, sigma, total, smooth)
     likelihood = np.array([model[0] for model in models])
     weights = np.exp(likelihood - likelihood.max())
-    return weights @ np.array([model[1] for model in models]) / weights.sum()
+    mean: Floats = weights @ np.array([model[1] for model in models]) / weights.sum()
+    return mean
 
 
 def margin_probabilities(column: ColumnDomain, shares: Floats, sigma: float) -> Floats:

@@ -202,7 +202,8 @@ def _fitted(filled: csr_array, wanted: Floats, bias: Floats, certain: Floats) ->
     options = {"maxiter": SETTINGS.iterations}
     begin = np.vstack([np.zeros(wanted.shape), bias])
     found = minimize(surprise, begin.ravel(), jac=True, method="L-BFGS-B", options=options)
-    return found.x.reshape(met.shape) * free + certain
+    weights: Floats = found.x.reshape(met.shape) * free + certain
+    return weights
 
 
 def _drawn(probabilities: npt.NDArray[np.float64], rng: np.random.Generator) -> Levels:
