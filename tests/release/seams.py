@@ -120,6 +120,7 @@ def reserved(spec: ReleaseSpec) -> dict[str, Any]:
         ledger=Ledger(),
         folder=folder,
         spec_sha256="s",
+        expected=None,
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(open_session, "_sealed", lambda *_, **__: None)
