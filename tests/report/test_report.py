@@ -343,7 +343,7 @@ def test_a_wide_table_stays_below_the_size_limit(tmp_path: Path) -> None:
         ({"gates": ()}, "sets no gates"),
         (
             {"gates": (GateResult(metric="tv1", bound="at most 0.01", value=None, passed=False),)},
-            "Withheld: 1 of 1 gates failed (tv1)",
+            "Withheld: 1 of 1 gates failed (tv1 at most 0.01: ",
         ),
         ({"misfits": {}}, "Every value lies in"),
     ],

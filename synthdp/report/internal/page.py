@@ -71,6 +71,7 @@ def render(content: ReportContent) -> str:
         "uses": [*report_uses(content)],
         "verdicts": [*report_cards(content)],
         "lead": sections.gates(content.gates),
+        "lost": content.fidelity and verdicts.above(content.fidelity.by_column),
         "budget_left": budget_left(budget.epsilon, budget.dataset_spent, budget.cap_epsilon),
         "numbers_file": "internal.json",
         "absent": say("missing_evaluation", report=report, why=content.absent.get(EVALUATION)),
@@ -222,7 +223,7 @@ def _shapes(near: FidelityReport) -> Iterator[Verdict]:
         largest = float(np.abs(np.triu(near.association_difference, 1)).max())
         state, text = verdicts.CHANGED.state(largest), sections.association(near)
         yield Verdict("Largest change of a pair", number(largest), text, state)
-    lost = [name for name, tv in near.by_column.items() if tv >= verdicts.NOISY_SHAPE]
+    lost = verdicts.above(near.by_column)
     state = verdicts.NOISY_COLUMNS.state(len(lost) / len(near.by_column))
     text = f"{verdicts.NOISY_SHAPE:.0%} or more of their rows would have to move"
     if lost:

@@ -44,7 +44,8 @@ from synthdp.report.sections import (
 
 def gates(found: Sequence[GateResult]) -> str:
     """Whether the gates let the bundle be released."""
-    return say("gates", found=found, failed=[g.metric for g in found if not g.passed])
+    failed = [f"{g.metric} {g.bound}: {g.shown}" for g in found if not g.passed]
+    return say("gates", found=found, failed=failed)
 
 
 def budget(spent: Budget) -> Section:
