@@ -153,7 +153,8 @@ def summary(found: pd.DataFrame) -> pd.Series[Any]:
     told = bought[bought["told"].notna()] if "told" in bought else bought
     if told.empty:
         return pd.Series({"models": found["seed"].nunique(), "accepted": found["accepted"].mean()})
-    ends, sure = (np.array([*told[n]], dtype=float) for n in ("told", "sure"))
+    ends = np.array([*told["told"]], dtype=float)
+    sure = np.array([s or (np.nan, np.nan) for s in told["sure"]], dtype=float)
     half = (ends[:, 1] - ends[:, 0]) / 2
     covered = (ends[:, 0] <= told["truth"]) & (told["truth"] <= ends[:, 1])
     by_model = covered.groupby(told["seed"]).mean()
@@ -172,7 +173,7 @@ def summary(found: pd.DataFrame) -> pd.Series[Any]:
             "coverage": covered.mean(),
             "error": by_model.std() / np.sqrt(len(by_model)),
             "half width": np.median(half),
-            "width": np.median(half / ((sure[:, 1] - sure[:, 0]) / 2)),
+            "width": np.nanmedian(half / ((sure[:, 1] - sure[:, 0]) / 2)),
             "brier": score.mean(),
             "forecast": (np.abs(ratio.dropna() - 1) <= 0.2).mean(),
         }
