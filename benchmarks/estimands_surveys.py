@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -71,12 +70,12 @@ TOLD = {"regression on ten": "treated=yes", "eight strata": OVERLAP, "mean of tw
 class Confounded(Survey):
     """A survey in which the same ten columns act on treatment and outcome."""
 
-    @cached_property
+    @property
     def names(self) -> list[str]:
         others = [n for n in Survey(self.seed).names if n not in ("treated", "outcome")]
         return [*others, "treated", "outcome"]
 
-    @cached_property
+    @property
     def causes(self) -> dict[str, list[str]]:
         found = dict(Survey(self.seed).causes)
         found |= {n: [c for c in found[n] if c != "treated"] for n in self.names[:-2]}
