@@ -197,7 +197,7 @@ def _of_plan(plan: Any, got: Bundle) -> Iterator[Difference]:
     yield _less("budget", "epsilon", plan["epsilon_spent"], stated.epsilon, why=deltas)
     what, tv1 = "distance of single columns", plan["quality"]["tv1"]
     if (score := headline(stated.scores).get("tv1_dp")) is None:
-        why = "the spec has no scores charged (evaluation.dp_scores)"
+        why = "no scores were paid for (evaluation.disclosure: private)"
         yield Difference("quality", what, tv1, None, "not comparable", why)
     else:
         told = f"95% interval {number(score.low)} to {number(score.high)}"

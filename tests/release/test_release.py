@@ -230,6 +230,22 @@ def test_a_gate_on_real_rows_is_taken_by_name_and_certified(tiny: Tiny, synthdp:
     assert "tv1" in certificate and "outside" in certificate
 
 
+@pytest.mark.parametrize(
+    ("gate", "told"),
+    [
+        ({"metric": "tv1", "at_most": 0.0, "outside_guarantee": True}, 0),
+        ({"metric": "tv1_noisy", "at_most": 0.0}, 1),
+    ],
+)
+def test_the_ledger_is_told_of_gates_on_noisy_figures_alone(
+    tiny: Tiny, synthdp: Any, gate: dict[str, Any], told: int
+) -> None:
+    """Others read it: whether a gate on real rows failed stays with the steward."""
+    tiny.write(gates=[gate])
+    assert synthdp("release", tiny.spec, "--out", tiny.out).code == 4
+    assert [e.kind for e in tiny.ledger.entries()].count("decision") == told
+
+
 @pytest.mark.parametrize("found", [{}, {"tv1_noisy": float("nan")}])
 @pytest.mark.parametrize("bound", [{"at_most": 1.0}, {"at_least": 0.0}])
 def test_a_figure_that_could_not_be_computed_fails_its_gate(
