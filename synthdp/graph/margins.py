@@ -6,14 +6,15 @@ be empty; both with heaps on top: single bins that hold far more than their neig
 round numbers. Or bins have nothing in common: most are empty, and the others hold any share. The
 margin is the mean over all models, weighted by their likelihoods.
 
-A smooth logarithm makes tails decline towards nothing, whatever the bounds: it is a sum of cosines
-with normal weights, of which slow ones may be large and fast ones may not [Kooperberg and Stone,
-"Logspline density estimation" (1991), has splines in their place]. Bins beyond a first or a last
-one may be empty: then nothing but noise was counted there. Where bounds are generous this is most
-of what there is to know, for the noise of many empty bins adds up to a tail. The weights are those
-of the largest posterior density, by Newton's method; Laplace's approximation gives the likelihood
-of the noisy shares [Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006),
-Section 3.4].
+A smooth logarithm makes tails decline towards nothing, whatever the bounds: it is a slope, a bend
+and a sum of cosines with normal weights, of which slow ones may be large and fast ones may not
+[Kooperberg and Stone, "Logspline density estimation" (1991), has splines in their place]. Cosines
+alone are flat at both ends: of money on a log scale they left a tail that took the mean up by half.
+Bins beyond a first or a last one may be empty: then nothing but noise was counted there. Where
+bounds are generous this is most of what there is to know, for the noise of many empty bins adds up
+to a tail. The weights are those of the largest posterior density, by Newton's method; Laplace's
+approximation gives the likelihood of the noisy shares [Rasmussen and Williams, "Gaussian Processes
+for Machine Learning" (2006), Section 3.4].
 """
 
 from __future__ import annotations
@@ -78,6 +79,7 @@ class SmoothingSettings:
     heap_rounds: int = 4
     cosines: int = 32
     decay: int = 4
+    slope: float = 0.02
     variances: tuple[float, ...] = tuple(4.0**k for k in range(-2, 7))
     places: int = 8
     least: int = 6
@@ -365,11 +367,11 @@ def density_models(values: Floats, sigma: float, total: float) -> list[Model]:
 
 def _densities(values: Floats, sigma: float, total: float) -> Iterator[Model]:
     """A margin of each smoothness, until rougher ones become unlikely."""
-    basis = _cosines(len(values))
+    basis = _waves(len(values))
     weights, best = np.zeros(basis.shape[1]), -math.inf
-    decay = np.arange(1, basis.shape[1] + 1.0) ** SETTINGS.decay
+    decay = np.arange(1, basis.shape[1] - 1.0) ** SETTINGS.decay
     for variance in SETTINGS.variances:
-        precision = decay / variance
+        precision = np.append([SETTINGS.slope] * 2, decay / variance)
         likelihood, shares, weights = _fitted(values, sigma, total, basis, precision, weights)
         yield likelihood, shares
         best = max(best, likelihood)
@@ -378,10 +380,14 @@ def _densities(values: Floats, sigma: float, total: float) -> Iterator[Model]:
 
 
 @lru_cache(maxsize=256)
-def _cosines(bins: int) -> Floats:
-    """The cosines at the middle of each bin, `[bins, cosines]`."""
+def _waves(bins: int) -> Floats:
+    """A slope, a bend and the cosines at the middle of each bin, `[bins, 2 + cosines]`."""
+    place = (np.arange(bins) + 0.5) / bins
+    across = 2 * place - 1
+    bent = math.sqrt(5) * (3 * across**2 - 1) / 2
     frequency = np.arange(1, min(SETTINGS.cosines, bins - 1) + 1)
-    return math.sqrt(2) * np.cos(np.pi * np.outer(np.arange(bins) + 0.5, frequency) / bins)
+    cosines = math.sqrt(2) * np.cos(np.pi * np.outer(place, frequency))
+    return np.column_stack([math.sqrt(3) * across, bent, cosines])
 
 
 def _fitted(

@@ -5,8 +5,10 @@ says.
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from hypothesis import given
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 from synthdp.bundle.descriptions import public_spec, spec_yaml
 from synthdp.data.domain import Domain
 from synthdp.privacy.calibration import make_plan
+from synthdp.spec.checks.checks import traps
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import (
     Integer,
@@ -196,14 +199,22 @@ def loose(mode: str = "predict", **privacy: Any) -> ReleaseSpec:
 def test_mode_predict_gives_fine_bins_to_ranges_that_leave_them_out() -> None:
     spec = loose()
     domain = Domain.from_spec(spec.columns)
-    assert [domain[name].levels for name in ("age", "price", "pay", "day")] == [121, 983, 1002, 731]
+    assert [domain[name].levels for name in ("age", "price", "pay", "day")] == [121, 983, 208, 731]
     assert spec.columns["told"].edges is None and domain["told"].levels == 5  # type: ignore[union-attr]
     assert spec.privacy.shares == FINE_SHARES
     age = domain["age"]
     assert age.labels[:3] == ("0", "1", "2"), "the spike, then every other age"
     assert domain["price"].labels[:2] == ("[0.1, 0.11)", "[0.11, 0.12)")
-    assert domain["pay"].labels[:2] == ("0", "1 to 999"), "none of something is a level"
-    assert domain["pay"].labels[-2:] == ("999000 to 999999", "1000000")
+    assert domain["pay"].labels[:3] == ("0", "1", "2"), "none of something is a level"
+    assert domain["pay"].labels[-2:] == ("890000 to 944999", "945000 to 1000000")
+
+
+def test_wide_money_in_bins_of_one_width_is_warned_of() -> None:
+    pay = {"type": "integer", "lower": 0, "upper": 1_000_000}
+    (told,) = traps(build_spec({"pay": {**pay, "bins": 20}, "age": {**pay, "upper": 100}}))
+    assert told.startswith("columns.pay.bins: of 20 bins, each 50,000 wide, one may")
+    for own in ({}, {"edges": [0, 10, 500]}):
+        assert traps(build_spec({"pay": pay | own})) == []
 
 
 @pytest.mark.parametrize(
@@ -234,8 +245,30 @@ def test_fine_bins_are_fewer_where_noise_is_larger(
 )
 def test_other_models_keep_the_usual_bins(mode: str, privacy: dict[str, Any]) -> None:
     """Training sees levels, so that it has no groups."""
-    spec = loose(mode, **privacy)
-    assert Domain.from_spec(spec.columns)["price"].levels == 32
+    domain = Domain.from_spec(loose(mode, **privacy).columns)
+    assert domain["price"].levels == domain["day"].levels == 32
+    assert domain["pay"].levels == 30 and domain["pay"].labels[6] == "16 to 24", "on a log scale"
+
+
+@given(
+    upper=st.integers(10_000, 2**40),
+    near=st.integers(-(2**40), 100),
+    most=st.sampled_from([16, 32, 64, 256, 512]),
+    whole=st.booleans(),
+)
+def test_bins_of_far_reaching_ranges_widen_evenly(
+    upper: int, near: int, most: int, whole: bool
+) -> None:
+    """No bin of 100 and more is wider than its neighbour by what would make a smooth law rough."""
+    column = (Integer if whole else Number)(
+        type="integer" if whole else "number", lower=near, upper=upper
+    )
+    edges = np.array(fine_edges(column, most), dtype=float)
+    assert edges[0] == near and (np.diff(edges) > 0).all() and edges[-1] < upper
+    assert len(edges) <= most or len(edges) <= 10 * math.log10(upper - min(near, 0)) + 4
+    far = edges[1:][edges[1:] >= 100]
+    ratios = far[1:] / far[:-1]
+    assert len(far) < 3 or ratios.max() - 1 < 1.8 * (ratios.min() - 1)
 
 
 def test_the_contract_tells_the_shares_that_mode_predict_gets() -> None:

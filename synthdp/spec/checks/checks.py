@@ -15,7 +15,8 @@ from synthdp.spec.checks.telling_names import unit_warning
 from synthdp.spec.expressions.expressions import outside
 from synthdp.spec.expressions.query import parse_query
 from synthdp.spec.load.wording import SpecMistake, same_but_for_case
-from synthdp.spec.model import ReleaseSpec
+from synthdp.spec.model import Integer, Number, ReleaseSpec
+from synthdp.spec.model.rules import far_reaching
 
 
 def check(spec: ReleaseSpec) -> ReleaseSpec:
@@ -99,6 +100,14 @@ def traps(spec: ReleaseSpec) -> list[str]:
             " MySQL, SQL Server and others hold one of them, so that `synthdp export` is refused"
             " there"
         )
+    warnings += [
+        f"columns.{name}.bins: of {column.bins} bins, each"
+        f" {column.upper / column.bins - column.lower / column.bins:,.0f} wide, one may hold nearly"
+        " all rows; leave bins out, and they are wider where numbers are larger, or give edges"
+        for name, column in spec.modelled.items()
+        if isinstance(column, Integer | Number) and "bins" in column.model_fields_set
+        if far_reaching(column)
+    ]
     warnings += _targets_alone(spec)
     sample, shares = spec.synthesizer.sample, spec.privacy.shares
     if sample is not None and not shares.train and not shares.targets:

@@ -153,7 +153,7 @@ LOWER = "the least value allowed: public knowledge, not the least in the table"
 UPPER = "the greatest value allowed"
 BINS = (
     "number of equal-width bins; without `bins` and `edges`, mode predict without training chooses"
-    " 64 to 1,024 fine ones"
+    " 64 to 1,024 fine ones, and all modes bins on a log scale of numbers that reach 10,000 from 0"
 )
 EDGES = "left edges of the bins, instead of `bins`; the first is `lower`"
 SPIKES = "values with a level of their own; zero inflation is [0]"

@@ -28,7 +28,7 @@ ESTIMANDS_SHARE = 0.15  # of estimands, where shares are left out; all else gets
 
 def fill_defaults(spec: ReleaseSpec) -> ReleaseSpec:
     """The spec with the shares, bins and settings of its synthesizer that it leaves out."""
-    spec = _with_fine_bins(_with_pairs(_with_shares(_with_maps(spec))))
+    spec = _with_bins(_with_pairs(_with_shares(_with_maps(spec))))
     synthesizer = spec.synthesizer
     rules = {
         "latent": latent(spec),
@@ -83,16 +83,19 @@ def _with_pairs(spec: ReleaseSpec) -> ReleaseSpec:
     return spec.model_copy(update={"privacy": privacy.model_copy(update=changed)})
 
 
-def _with_fine_bins(spec: ReleaseSpec) -> ReleaseSpec:
-    """Where tables alone make the model, a range whose bins are left out gets fine ones.
+def _with_bins(spec: ReleaseSpec) -> ReleaseSpec:
+    """Ranges whose bins are left out: fine ones where tables alone make the model.
 
     A one-way table of fine bins costs no more than one of wide bins, and pairs are counted on
-    groups of them, by released counts.
+    groups of them, by released counts. Elsewhere a far-reaching range has about as many bins as
+    others, but on a log scale.
     """
-    if not tables_only(spec):
-        return spec
-    fine = {name: with_fine_bins(c, fine_bins(spec)) for name, c in _left_out(spec).items()}
-    return spec.model_copy(update={"columns": {**spec.columns, **fine}})
+    left_out = _left_out(spec)
+    if tables_only(spec):
+        made = {name: with_fine_bins(c, fine_bins(spec)) for name, c in left_out.items()}
+    else:
+        made = {n: with_fine_bins(c, c.bins) for n, c in left_out.items() if far_reaching(c)}
+    return spec.model_copy(update={"columns": {**spec.columns, **made}})
 
 
 def fine_bins(spec: ReleaseSpec) -> int:
@@ -180,7 +183,7 @@ def with_fine_bins(column: Ranged, most: int) -> Ranged:
     """
     edges = fine_edges(column, most)
     alone = "spikes" in column.model_fields_set or isinstance(column, Datetime) or column.lower != 0
-    if alone or _width(column, most) == _step(column):
+    if alone or (not far_reaching(column) and _width(column, most) == _step(column)):
         return column.model_copy(update={"edges": edges})
     spiked = column.model_copy(update={"spikes": (column.lower,)})
     return spiked.model_copy(update={"edges": fine_edges(spiked, most)})
@@ -196,6 +199,8 @@ def fine_edges(column: Ranged, most: int) -> tuple[Any, ...]:
     >>> fine_edges(Integer(type="integer", lower=3, upper=40), 10)
     (3, 5, 10, 15, 20, 25, 30, 35, 40)
     """
+    if far_reaching(column):
+        return _log_edges(column, most)
     lower, upper = (Fraction(column.number(end)) for end in (column.lower, column.upper))
     width = _width(column, most)
     last = math.ceil(upper / width) - 1 if column.continuous else math.floor(upper / width)
@@ -205,6 +210,53 @@ def fine_edges(column: Ranged, most: int) -> tuple[Any, ...]:
     # A spike at the lower end of whole numbers is not part of the bins beside it.
     first = float(lower) + (not column.continuous and float(lower) in spikes)
     rest = (edge for edge in inner if edge > first and not (single and edge in spikes))
+    return tuple(map(column.value, (first, *rest)))
+
+
+def far_reaching(column: Ranged) -> bool:
+    """Whether numbers of the range differ in how many digits they have, as money does.
+
+    Bins of one width hold all that is small in one, and noise alone elsewhere.
+
+    >>> from synthdp.spec.model import Integer
+    >>> [far_reaching(Integer(type="integer", lower=a, upper=2_000_000)) for a in (0, 1_000_000)]
+    [True, False]
+    """
+    if isinstance(column, Datetime):
+        return False
+    near, far = sorted(map(abs, (column.lower, column.upper)))
+    return far >= 10_000 and (column.lower <= 0 <= column.upper or far >= 100 * near)
+
+
+def _log_edges(column: Ranged, most: int) -> tuple[Any, ...]:
+    """Left edges from 1 on a log scale, on both sides of 0: as many a decade as `most` allows.
+
+    So bins are as narrow as numbers are small, and generous bounds cost few bins. Their widths
+    must rise evenly: a margin is smooth along them (`graph.margins`).
+
+    >>> from synthdp.spec.model import Number
+    >>> _log_edges(Number(type="number", lower=0, upper=20_000), 8)[:7]
+    (0.0, 1.0, 1.58, 2.5, 4.0, 6.3, 10.0)
+    """
+    lower, upper = column.number(column.lower), column.number(column.upper)
+    decades = range(math.ceil(math.log10(max(-lower, upper))))
+    edges = set[float]()
+    for each in (5, 10, 20, 40):
+        # Near round numbers, at which heaps are, and not far from where even steps are.
+        parts = ((10 ** (i / each), 50 if 10 ** (i / each) < 2 else 20) for i in range(each))
+        mantissas = [round(m * part) / part for m, part in parts]
+        sizes = [m * 10.0**d for d in decades for m in mantissas]
+        inner = {0.0, *sizes, *(-s for s in sizes)}
+        if not column.continuous:
+            inner = set(map(float, map(round, inner)))
+        found = {e for e in inner if lower < e < upper}
+        if edges and len(found) + 1 > most:
+            break
+        edges = found
+    # A spike of whole numbers is not part of the bin beside it; a bin of it alone would be empty.
+    alone = set() if column.continuous else set(map(column.number, column.spikes))
+    first = lower + (lower in alone)
+    rest = (e for e in sorted(edges) if e > first and not (e in alone and e + 1 in edges))
     return tuple(map(column.value, (first, *rest)))
 
 
