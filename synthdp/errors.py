@@ -1,18 +1,22 @@
 """Every mistake a user can make, as one family of exceptions with an exit code each.
 
 A `SynthdpError` is the user's to mend and is shown as text, without a traceback; anything else is a
-bug in synthdp (exit code 1). Messages say what was found, what is allowed and what to do next, and
-never hold anything that was derived from rows, except the one bit that a declared column did not
-fit.
+bug in synthdp (exit code 1), which leaves the kernel as an `InternalError`. Messages say what was
+found, what is allowed and what to do next, and never hold anything that was derived from rows,
+except the one bit that a declared column did not fit.
 """
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from pathlib import Path
+from traceback import extract_tb
+from typing import Any, ClassVar, Protocol, TypeVar
+
+T = TypeVar("T")
 
 
 class SynthdpError(Exception):
@@ -263,6 +267,37 @@ class BoundaryError(SynthdpError):
     """Code tried to carry something across the privacy boundary. Always a bug, never a setting."""
 
     exit_code = 1
+
+
+class InternalError(SynthdpError):
+    """A bug, told by its kind and place alone."""
+
+
+def instead(act: Callable[[], T], told: Callable[[Exception], SynthdpError]) -> T:
+    """What `act` gives; in place of an error that is not ours what is `told`, on which neither its
+    text nor its frames hang: both may quote rows.
+    """
+    try:
+        return act()
+    except SynthdpError:
+        raise
+    except Exception as error:
+        failed = told(error)
+    raise failed
+
+
+def withheld(error: Exception) -> SynthdpError:
+    """What to tell of an error that is not ours, whose text and frames may quote rows."""
+    if (missing := missing_package(error)) is not None:
+        return missing
+    places = [
+        f"{Path(f.filename).name}:{f.lineno} in {f.name}" for f in extract_tb(error.__traceback__)
+    ]
+    head = f"internal error {type(error).__name__} (message withheld: it may quote data)"
+    told = InternalError(f"{head}\n  at " + "\n     ".join(places[-6:]), head=head)
+    if (note := budget_note(error)) is not None:
+        told.add_note(note)
+    return told
 
 
 def printable(text: str) -> str:

@@ -10,8 +10,7 @@ Heavy modules are imported inside commands, so that `--help` and `validate` star
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -27,7 +26,7 @@ from synthdp.errors import (
     SynthdpError,
     budget_note,
     error_json,
-    missing_package,
+    withheld,
 )
 
 app = typer.Typer(
@@ -80,9 +79,9 @@ def main() -> None:
         except (KeyboardInterrupt, typer.Abort):  # in a question, or before a command began
             _exit_with(StoppedError("interrupted"))
         except Exception as error:
-            if (missing := missing_package(error)) is not None:
-                _exit_with(missing)
-            _unexpected(error)
+            if hasattr(error, "show"):  # Typer has its own click, whose errors have no public base
+                _usage(error)
+            _exit_with(withheld(error))
 
 
 def _exit_with(error: SynthdpError) -> NoReturn:
@@ -95,31 +94,13 @@ def _exit_with(error: SynthdpError) -> NoReturn:
     sys.exit(error.exit_code)
 
 
-def _unexpected(error: Exception) -> NoReturn:
-    """Print a usage error as Typer does, and of a bug only its kind and place. The text of a bug
-    may quote rows.
-    """
-    # Typer carries its own copy of click, so its errors have no public base.
-    show = getattr(error, "show", None)
-    if show is not None:
-        show()
-        budget = "nothing was spent"  # no command has begun
-        say(f"{BUDGET}{budget}", err=True)
-        told = error_json(error.format_message(), exit_code=2)  # type: ignore[attr-defined]
-        show_error(told | {"budget": budget})
-        sys.exit(2)
-    import traceback
-
-    frames = [
-        f"{Path(f.filename).name}:{f.lineno} in {f.name}"
-        for f in traceback.extract_tb(error.__traceback__)
-    ]
-    what = f"internal error {type(error).__name__} (message withheld: it may quote data)"
-    lines = [f"synthdp: {what}", "  at " + "\n     ".join(frames[-6:])]
-    lines += [f"  {spent}"] if (spent := budget_note(error)) is not None else []
-    say("\n".join(lines), err=True)
-    show_error(error_json(what, exit_code=1))
-    sys.exit(1)
+def _usage(error: Any) -> NoReturn:
+    """Print a usage error as Typer does."""
+    error.show()
+    budget = "nothing was spent"  # no command has begun
+    say(f"{BUDGET}{budget}", err=True)
+    show_error(error_json(error.format_message(), exit_code=2) | {"budget": budget})
+    sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ from synthdp.data.column_domain import Meaning, category_text, id_text, is_missi
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.kinds import column_kind
 from synthdp.data.kinds.kind import Codes, EncodedColumn, Floats, Read, missing_in
-from synthdp.errors import DataError
+from synthdp.errors import DataError, instead
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -164,20 +164,15 @@ def read_values(column: ColumnDomain, values: Cells) -> Read:
             zone.
     """
     meaning = column_kind(column).meaning(column)
-    read, failed = None, ""
-    try:
-        read = _walk(values, meaning, column)
-    except DataError:
-        raise
-    except Exception as error:  # its message may quote a value
-        failed = type(error).__name__
-    if read is None:
-        own = values.dtype if hasattr(values, "dtype") else values.type
-        raise DataError(
+    own = values.dtype if hasattr(values, "dtype") else values.type
+    read = instead(
+        lambda: _walk(values, meaning, column),
+        lambda error: DataError(
             f"column {column.name!r} of the source is of type {own}, which cannot be read as type"
-            f" {column.type} ({failed})",
+            f" {column.type} ({type(error).__name__})",
             hint="cast it to text, numbers or dates in the source",
-        )
+        ),
+    )
     if not (column.ranged and column.missing_codes):
         return read
     gone = np.isin(read.numbers, [meaning(code) for code in column.missing_codes])

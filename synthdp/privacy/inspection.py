@@ -20,7 +20,7 @@ from synthdp.data.kinds import column_kind
 from synthdp.data.kinds.kind import Mask
 from synthdp.errors import OutputError
 from synthdp.privacy.noise import Streams
-from synthdp.privacy.private import _KERNEL_KEY, Confidential, Private
+from synthdp.privacy.private import _KERNEL_KEY, Confidential, Private, withholding
 from synthdp.privacy.readers.checks import check_some
 from synthdp.privacy.session import inspect
 from synthdp.privacy.source import _guarded, _read, read_private
@@ -43,6 +43,7 @@ class Misfit:
     examples: tuple[tuple[str, int], ...] = ()
 
 
+@withholding
 def misfits_of(
     dataset: Dataset,
     domain: Domain,

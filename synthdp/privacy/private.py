@@ -15,10 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, NoReturn, TypeVar, final
+from functools import wraps
+from typing import Any, Generic, NoReturn, ParamSpec, TypeVar, final
 
-from synthdp.errors import BoundaryError
+from synthdp.errors import BoundaryError, instead, withheld
 
+P = ParamSpec("P")
 T = TypeVar("T")
 U = TypeVar("U")
 
@@ -28,6 +30,16 @@ _KERNEL_KEY = object()
 def _check_key(key: object, what: str) -> None:
     if key is not _KERNEL_KEY:
         raise BoundaryError(f"only synthdp.privacy may {what}")
+
+
+def withholding(look: Callable[P, T]) -> Callable[P, T]:
+    """`look`, which has rows open: what it raises that is not ours leaves as its kind and place."""
+
+    @wraps(look)
+    def quiet(*args: P.args, **kwargs: P.kwargs) -> T:
+        return instead(lambda: look(*args, **kwargs), withheld)
+
+    return quiet
 
 
 class _Sealed:
@@ -150,6 +162,7 @@ class Confidential(_Sealed, Generic[T]):
     def __setattr__(self, *_: Any) -> NoReturn:
         self._refuse()
 
+    @withholding
     def map(self, fn: Callable[[T], U]) -> Confidential[U]:
         """A function of it, as confidential as before."""
         return Confidential(fn(self._open()), self.reason, key=_KERNEL_KEY)

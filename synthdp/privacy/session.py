@@ -3,7 +3,8 @@
 `release(mechanism, purpose=...)` matches the mechanism's event against the plan, charges the ledger
 durably, and only then lets the mechanism look; `release_together` does so for several, which then
 look in one pass. `inspect(fn, reason=...)` computes on real rows without noise and returns
-`Confidential`, which the bundle refuses.
+`Confidential`, which the bundle refuses. An error that is not ours leaves either without its text
+and frames, which may quote rows (`private.withholding`).
 
 A run's journal keeps each released value, so that a run that was killed goes on without looking
 twice: a purpose that was charged and kept is read back; one that was charged and not kept was used
@@ -50,6 +51,7 @@ from synthdp.privacy.private import (
     Receipt,
     Released,
     _check_key,
+    withholding,
 )
 from synthdp.privacy.table import Columns, Integers, Side, Summands, Table
 
@@ -87,6 +89,7 @@ class Session:
         self._used: set[str] = set()
         self.plan = plan
 
+    @withholding
     def release(self, mechanism: Mechanism[T], *, purpose: str) -> Released[T]:
         """Charge the planned spend `purpose` and run `mechanism`, whose event must be the planned
         one.
@@ -108,6 +111,7 @@ class Session:
             value = self._unpacked(mechanism, arrays, purpose)
         return Released(value, frozenset({Receipt(self._run, entry.hash)}), key=_KERNEL_KEY)
 
+    @withholding
     def release_together(self, mechanisms: Mapping[str, Mechanism[T]]) -> dict[str, Released[T]]:
         """`release` of the mechanism of each purpose, each charged by itself; the rows are opened
         after the last charge, and looked at in one pass for all whose value was not kept.
@@ -179,6 +183,7 @@ class Session:
             raise self._journal.damaged(purpose) from None
 
 
+@withholding
 def inspect(private: Private[Table], fn: Callable[[Table], T], *, reason: str) -> Confidential[T]:
     """`fn` of sealed rows for the steward alone, outside any run: nothing can be released this
     way.

@@ -24,11 +24,11 @@ import pandas as pd
 from synthdp.data import builtin
 from synthdp.data.cells import cells_domain, form_of, pointed, size_of
 from synthdp.data.domain import Domain
-from synthdp.data.encoding import cleaned, encode, places_by, unit_numbers
-from synthdp.errors import DataError
+from synthdp.data.encoding import Codes, EncodedColumn, cleaned, encode, places_by, unit_numbers
+from synthdp.errors import DataError, instead
 from synthdp.privacy.engines.opening import open_table, reach
 from synthdp.privacy.noise import Streams
-from synthdp.privacy.private import _KERNEL_KEY, Private
+from synthdp.privacy.private import _KERNEL_KEY, Private, withholding
 from synthdp.privacy.readers.checks import (
     check_columns,
     check_declared_rows,
@@ -70,6 +70,7 @@ T = TypeVar("T")
 Integers = npt.NDArray[np.int64]
 
 
+@withholding
 def read_private(
     dataset: Dataset,
     domain: Domain,
@@ -131,6 +132,7 @@ def reach_engine(dataset: Dataset, compute: Compute, domain: Domain, *, folder: 
     _guarded(dataset.source, lambda: reach(dataset, compute, domain, folder=folder))
 
 
+@withholding
 def read_texts(
     dataset: Dataset, names: Sequence[str], *, folder: Path, streams: Streams, delta: float
 ) -> Private[Table]:
@@ -193,21 +195,19 @@ def fit_table(
     id_column = id_column_of(dataset)
     check_columns([str(c) for c in raw.columns], domain, id_column)
     check_size(len(raw), dataset, delta)
-    failed: DataError | None = None
-    try:
+
+    def fitted() -> tuple[Codes, dict[str, EncodedColumn], pd.DataFrame, Integers | None]:
         kept, units = _bound_rows(raw, dataset.privacy_unit, rng)
         codes, encoded = encode(domain, kept)
-        frame = cleaned(domain.columns, encoded)
-    except DataError as error:
-        failed = error
-    except Exception as error:
-        # As in `_guarded`: the message of a conversion that fails would quote the value.
-        failed = DataError(
+        return codes, encoded, cleaned(domain.columns, encoded), units
+
+    codes, encoded, frame, units = instead(
+        fitted,
+        lambda error: DataError(
             f"values that cannot be read as the declared types ({type(error).__name__})",
             hint="check the columns' types",
-        )
-    if failed:
-        raise failed
+        ),
+    )
     misfits = check_misfits(encoded, domain, dataset)
     check_declared_rows(len(codes), dataset)
     return Table(codes, frame, _coins(len(codes), units, holdout, rng), misfits, units)
@@ -283,24 +283,20 @@ def _read(
 def _guarded(source: Source, read: Callable[[], T]) -> T:
     """What `read` gives; its errors without anything that might quote a row."""
     what = shown_path(getattr(source, "path", None) or getattr(source, "name", None) or source.kind)
-    problem: DataError
-    try:
-        return read()
-    except FileNotFoundError:
-        problem = DataError(
-            f"no file {what!r}", hint="dataset.source.path is relative to the spec's folder"
-        )
-    except PermissionError:
-        problem = DataError(f"no permission to read {what!r}")
-    except DataError as error:
-        problem = error
-    except Exception as error:
-        # The library's message may quote a row: name the kind of error only.
-        problem = DataError(
+
+    def told(error: Exception) -> DataError:
+        if isinstance(error, FileNotFoundError):
+            return DataError(
+                f"no file {what!r}", hint="dataset.source.path is relative to the spec's folder"
+            )
+        if isinstance(error, PermissionError):
+            return DataError(f"no permission to read {what!r}")
+        return DataError(
             f"cannot read {what!r} as {source.kind} ({type(error).__name__})",
             hint="check that the file is what dataset.source says",
         )
-    raise problem  # out here, so that the library's error does not hang on it as its context
+
+    return instead(read, told)
 
 
 def _bound_rows(

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlencode
-from urllib.request import Request, urlopen
+from urllib.request import ProxyHandler, Request, build_opener
 
 from synthdp.errors import OutputError
 from synthdp.spec.addresses import check_uri, reason, shown_address, sqlite_file, store_address
@@ -107,7 +107,9 @@ class Pages:
         if self.password is not None:
             headers["Authorization"] = credentials(self.password)
         data = None if body is None else json.dumps(body).encode()
-        with urlopen(Request(self.base + path, data, headers), timeout=seconds) as answer:
+        # The environment's proxies are not told our own server's password.
+        opener = build_opener(ProxyHandler(None if self.password is None else {}))
+        with opener.open(Request(self.base + path, data, headers), timeout=seconds) as answer:
             return json.load(answer)
 
 
@@ -131,8 +133,9 @@ def serving(uri: str, *, port: int | None, experiment: str) -> Iterator[Pages]:
         "artefacts": os.environ.get("MLFLOW_ARTIFACTS_DESTINATION", artefacts),
         "password": password,
     }
-    # The socket is bound here, so that no other account can take the port, and be told the
-    # password, before the server has it. Without -P the folder it starts in could hold modules.
+    # We listen from here on, and until the end whatever becomes of the server: while nobody listens
+    # at a port, another account can, and be told the password. What is asked before the server is
+    # up waits for it. Without -P the folder it starts in could hold modules.
     with _bound(port) as at, tempfile.TemporaryDirectory() as empty:
         command = [sys.executable, "-P", "-m", __name__, str(at.fileno())]
         environment = os.environ | {
@@ -183,11 +186,12 @@ def latest_runs(pages: Pages, experiment: str) -> list[tuple[str, str]]:
 
 
 def _bound(port: int | None) -> socket.socket:
-    """A socket of `port`, or of a free one, on which nobody listens yet."""
+    """A socket that listens at `port`, or at a free one."""
     at = socket.socket()
     at.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         at.bind(("127.0.0.1", port or 0))
+        at.listen()  # fails too where another socket of this port came first
     except OSError:
         at.close()
         raise OutputError(
@@ -236,7 +240,7 @@ def _view(pages: Pages, experiment: str) -> Pages:
 
 
 def _experiment(pages: Pages, name: str) -> str:
-    """The number of an experiment; raises as `urlopen` does, or KeyError or ValueError."""
+    """The number of an experiment; raises OSError, KeyError or ValueError."""
     query = urlencode({"experiment_name": name})
     found = pages.ask(f"/api/2.0/mlflow/experiments/get-by-name?{query}")
     return str(found["experiment"]["experiment_id"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from synthdp.data.domain import Domain
-from synthdp.errors import BudgetError, OutputError
+from synthdp.errors import BudgetError, DataError, InternalError, OutputError
 from synthdp.ledger.ledger import Ledger
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals, NoisyTable
 from synthdp.privacy.mechanisms.mechanism import Arrays
@@ -142,6 +143,60 @@ def test_mechanism_that_fails_has_been_paid_for(scene: Scene) -> None:
     assert scene.charges() == ["measure"]
     with pytest.raises(BudgetError, match="already released"):
         session.release(scene.measure, purpose="measure")
+
+
+SECRET = "secret 12345"
+
+
+@pytest.mark.parametrize("how", ["release", "release_together", "inspect"])
+def test_an_error_over_rows_leaves_as_its_kind_and_place(scene: Scene, how: str) -> None:
+    """Its text may quote them, and its frames hold them."""
+
+    def fail(table: Table) -> None:
+        quoted = f"{SECRET} {table.codes}"
+        try:
+            raise KeyError(quoted)
+        except KeyError:
+            raise ValueError(quoted) from None
+
+    session, broken = scene.session(), Watched(scene.measure, fail)
+    looks: dict[str, Callable[[], object]] = {
+        "release": lambda: session.release(broken, purpose="measure"),
+        "release_together": lambda: session.release_together({"measure": broken}),
+        "inspect": lambda: session.inspect(fail, reason="a look"),
+    }
+    with pytest.raises(InternalError, match=r"internal error ValueError \(message with") as told:
+        looks[how]()
+    error = told.value
+    assert f"in {fail.__name__}" in str(error) and "test_session.py:" in str(error)
+    assert error.__cause__ is None and error.__context__ is None
+    shown = traceback.TracebackException.from_exception(error, capture_locals=True)
+    assert SECRET not in "".join(shown.format()) + str(error.to_json())
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    assert "fail" not in {frame.f_code.co_name for frame in frames}
+    held = [value for frame in frames[1:] for value in frame.f_locals.values()]
+    held += [part for value in held if isinstance(value, tuple | list) for part in value]
+    assert not any(isinstance(value, Table) for value in held)
+
+
+@pytest.mark.parametrize(
+    ("raised", "left"),
+    [
+        (DataError("column 'a'"), DataError),
+        (KeyboardInterrupt(), KeyboardInterrupt),
+        (SystemExit(3), SystemExit),
+        (ModuleNotFoundError(name="torch"), OutputError),  # which says what to install
+    ],
+)
+def test_what_is_told_of_an_error_that_quotes_no_row(
+    scene: Scene, raised: BaseException, left: type[BaseException]
+) -> None:
+    def fail(table: Table) -> None:
+        raise raised
+
+    with pytest.raises(left) as told:
+        scene.session().release(Watched(scene.measure, fail), purpose="measure")
+    assert told.value is raised or left is OutputError
 
 
 @pytest.mark.parametrize("case", ["not planned", "other sigma", "other tables", "twice"])

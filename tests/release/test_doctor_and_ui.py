@@ -167,13 +167,13 @@ class TestUi:
             assert secret not in str(command) and secret not in str(environment)
 
     def test_at_a_server_of_others_none_is_started(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def answer(request: Request, timeout: float) -> BytesIO:
+        def answer(_: object, request: Request, *, timeout: float) -> BytesIO:
             if "nobody" in request.full_url:
                 raise HTTPError(request.full_url, 404, "no such experiment", Message(), None)
             assert not request.has_header("Authorization")
             return BytesIO(b'{"experiment": {"experiment_id": "7"}}')
 
-        monkeypatch.setattr("synthdp.tracking.server.urlopen", answer)
+        monkeypatch.setattr("urllib.request.OpenerDirector.open", answer)
         monkeypatch.setattr("synthdp.tracking.server.subprocess.Popen", None)
         host = "http://127.0.0.1:1"
         with serving(host, port=None, experiment="synthdp") as pages:

@@ -17,7 +17,7 @@ import pytest
 
 from synthdp.spec.load.loader import load_spec
 from synthdp.tracking.mlflow_run import tracker
-from synthdp.tracking.server import Pages, serving
+from synthdp.tracking.server import Pages, _bound, serving
 from tests.release.conftest import Tiny
 
 ROOT = Path(__file__).parents[2]
@@ -64,6 +64,45 @@ for process in asked["processes"]:
         pass
 print(json.dumps({"found": found, "readable": readable}))
 """
+
+# Run by another account: tries to listen at a port that is in use, as far as sockets can share one.
+TAKER = """
+import errno, os, socket, sys
+account, port = map(int, sys.argv[1:])
+if account:
+    os.setgroups([]); os.setgid(account); os.setuid(account)
+for host in ("127.0.0.1", "0.0.0.0"):
+    for shared in ((socket.SO_REUSEADDR,), (socket.SO_REUSEADDR, socket.SO_REUSEPORT)):
+        with socket.socket() as other:
+            for option in shared:
+                other.setsockopt(socket.SOL_SOCKET, option, 1)
+            try:
+                other.bind((host, port))
+                other.listen()
+                print("listens")
+            except OSError as error:
+                print(errno.errorcode[error.errno])
+"""
+
+
+def test_a_port_is_ours_before_its_server_is_up() -> None:
+    """Or who listens at it meanwhile is told the password."""
+    with _bound(None) as at:
+        account = 65534 if os.getuid() == 0 else 0
+        command = [sys.executable, "-I", "-c", TAKER, str(account), str(at.getsockname()[1])]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["EADDRINUSE"] * 4
+
+
+def test_no_proxy_is_told_the_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    with _bound(None) as at, _bound(None) as proxy:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        with pytest.raises(TimeoutError):
+            Pages(f"http://127.0.0.1:{at.getsockname()[1]}", "pw").ask("/", seconds=0.1)
+        proxy.setblocking(False)
+        with pytest.raises(BlockingIOError):  # nobody came
+            proxy.accept()
+        at.accept()[0].close()
 
 
 @pytest.mark.check

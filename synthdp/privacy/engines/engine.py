@@ -21,7 +21,7 @@ import pandas as pd
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
-from synthdp.errors import BoundaryError, DataError, SynthdpError
+from synthdp.errors import BoundaryError, DataError, instead
 from synthdp.privacy.noise import Randomness, Streams
 from synthdp.privacy.table import MAX_CELLS, Columns, Side, Summands, Table
 
@@ -197,15 +197,9 @@ class EngineTable(Table):
 
 def _quiet(ask: Callable[[], T]) -> T:
     """What `ask` gives; of an error of a library its kind alone."""
-    try:
-        return ask()
-    except SynthdpError:
-        raise
-    except Exception as error:
-        kind = type(error).__name__
-    raise DataError(
-        f"the engine broke off ({kind})",
-        hint="see that it runs, and that the table is where it was; then resume",
+    hint = "see that it runs, and that the table is where it was; then resume"
+    return instead(
+        ask, lambda e: DataError(f"the engine broke off ({type(e).__name__})", hint=hint)
     )
 
 

@@ -16,7 +16,7 @@ from typing import TypeVar
 import pandas as pd
 import sqlalchemy
 
-from synthdp.errors import DataError
+from synthdp.errors import DataError, instead
 from synthdp.spec.addresses import from_folder
 from synthdp.spec.model import SqlSource
 
@@ -110,11 +110,5 @@ def print_all_digits(connection: sqlalchemy.Connection) -> None:
 
 
 def _told(act: Callable[[], T], message: str, hint: str) -> T:
-    """What `act` gives; `message` in place of its error, which may quote a row or a password and
-    does not hang on it.
-    """
-    try:
-        return act()
-    except Exception as error:
-        kind = type(error).__name__
-    raise DataError(f"{message} ({kind})", hint=hint)
+    """What `act` gives; `message` in place of its error, which may quote a row or a password."""
+    return instead(act, lambda e: DataError(f"{message} ({type(e).__name__})", hint=hint))
