@@ -169,8 +169,11 @@ def _with_real_rows(
     given: Private[pd.DataFrame] | None,
 ) -> AuditRecord:
     """`record` with the audits on the rows of the source: confidential, for the steward."""
+    attacked = job.spec.attacks.membership.enabled  # else no one asks whose the rows are
     return on_real_rows(
-        lambda table: with_rows(job, record, table.fit_codes, folder, table.fit_units),
+        lambda table: with_rows(
+            job, record, table.fit_codes, folder, table.fit_units if attacked else None
+        ),
         job.spec,
         spec_folder=spec_folder,
         coins=folder.coins("rows of a unit"),

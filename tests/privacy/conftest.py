@@ -302,3 +302,16 @@ def train() -> Train:
         return drawn
 
     return run
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A cluster whose scheduler and one worker are threads of this process."""
+    with pytest.importorskip("distributed").LocalCluster(
+        n_workers=1,
+        threads_per_worker=1,
+        processes=False,
+        protocol="tcp",
+        dashboard_address="127.0.0.1:0",
+    ) as running:
+        yield running

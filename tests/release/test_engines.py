@@ -19,7 +19,8 @@ import pytest
 import yaml
 
 from synthdp.audit.folder import AttackFolder
-from synthdp.audit.plan import AuditJob, _with_real_rows
+from synthdp.audit.membership import Board
+from synthdp.audit.plan import AuditJob, _with_real_rows, audit
 from synthdp.data.domain import Domain
 from synthdp.errors import DataError, SpecError
 from synthdp.ledger.ledger import Ledger
@@ -65,6 +66,12 @@ def write_spec(
     path = folder / f"{engine}.yaml"
     path.write_text(yaml.safe_dump(own), encoding="utf-8")
     return path
+
+
+def by_person(folder: Path, engine: str, *, source: Any = None, **sections: Any) -> Path:
+    unit = {"kind": "id", "column": "id", "max_rows": 2, "meaning": "one person"}
+    source = source or {"kind": "parquet", "path": "ids"}
+    return write_spec(folder, engine, sections, privacy_unit=unit, source=source)
 
 
 @pytest.fixture
@@ -139,9 +146,7 @@ def test_a_release_is_that_of_memory(folder: Path, no_noise: None, here: None) -
 
 
 def test_ids_are_bounded(folder: Path, no_noise: None, here: None) -> None:
-    unit = {"kind": "id", "column": "id", "max_rows": 2, "meaning": "one person"}
-    source = {"kind": "parquet", "path": "ids/*.parquet"}
-    path = write_spec(folder, "dask", privacy_unit=unit, source=source)
+    path = by_person(folder, "dask", source={"kind": "parquet", "path": "ids/*.parquet"})
     outcome = release(path, out=folder / "out")
     assert sum(tables(outcome.bundle)[0]["counts"]) == 1200
     text = (outcome.bundle / "spec.yaml").read_text()  # type: ignore[operator]
@@ -152,15 +157,12 @@ def test_what_lies_in_an_engine_is_judged_on_a_sample(folder: Path, here: None) 
     """Of units with ids: scores are counted and paid for, a few rows are looked at, and the figures
     beside those that were paid for are of all rows that stay.
     """
-    unit = {"kind": "id", "column": "id", "max_rows": 2, "meaning": "one person"}
     judged = {
         **{"targets": ["smoker"], "classifiers": ["logistic"], "triples": 4, "holdout": 0.3},
         **{"disclosure": "private", "max_rows": 300},
     }
     sections = ESTIMANDS | {"evaluation": judged}
-    source = {"kind": "parquet", "path": "ids"}
-    path = write_spec(folder, "dask", sections, privacy_unit=unit, source=source)
-    outcome = release(path, out=folder / "out")
+    outcome = release(by_person(folder, "dask", **sections), out=folder / "out")
     assert outcome.bundle is not None and verify_bundle(outcome.bundle).ok
     report = internal(folder / "out")
     assert 0 < report["evaluation"]["fidelity"]["tv1"] < 0.3 and report["evaluation"]["floor"]
@@ -172,6 +174,29 @@ def test_what_lies_in_an_engine_is_judged_on_a_sample(folder: Path, here: None) 
     assert 600 < exact < 1200 and exact == int(exact)
     purposes = [e["body"].get("purpose", "") for e in entries(outcome.bundle)]
     assert sum("score" in purpose for purpose in purposes) == 1
+
+
+@pytest.mark.parametrize("engine", ["memory", "dask"])
+def test_the_target_of_an_attack_is_a_unit_with_all_of_its_rows(
+    folder: Path, engine: str, here: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A release and an audit part no rows of one id between the target and the others."""
+    boards, true_board = list[Board](), Board.drawn
+
+    def drawn(*given: Any) -> Board:
+        boards.append(true_board(*given))
+        return boards[-1]
+
+    monkeypatch.setattr(Board, "drawn", drawn)
+    attack = {"membership": {"rows": 60, "pairs": 4, "steps": 10}}
+    path = by_person(folder, engine, attacks=attack)
+    release(path, out=folder / "out")
+    record, _ = audit(path, rows="real", out=folder / "audit", pairs=1)
+    assert record.membership is not None and record.membership.unit == "one person"
+    for board in boards:
+        assert board.units is not None and len(board.rows) == 60
+        assert np.unique(board.units, return_counts=True)[1].tolist() == [2] * 30
+    assert len(boards) == 2
 
 
 @pytest.mark.parametrize("engine", ["arrow", "dask"])
@@ -294,11 +319,21 @@ def test_orienting_a_pair_asks_no_engine_for_values(folder: Path, keeps: str) ->
     assert kinds(folder) == []
 
 
+@pytest.mark.parametrize("engine", ["arrow", "sql"])
 def test_an_audit_on_real_rows_takes_levels_alone_from_the_engine(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It read all values into memory, from wherever the spec had left them."""
-    path = write_spec(folder, "arrow")
+    """It read all values into memory, from wherever the spec had left them. Where nothing is
+    attacked no one asks whose the rows are, which a database does not say.
+    """
+    if engine == "sql":
+        with closing(sqlite3.connect(folder / "t.db")) as connection:
+            pd.read_parquet(folder / "ids").to_sql("t", connection, index=False)
+        monkeypatch.setenv("TEST_DB_URL", f"sqlite:///{folder / 't.db'}")
+        source = {"kind": "sql", "url_env": "TEST_DB_URL", "query": "select * from t"}
+        path = by_person(folder, engine, source=source)
+    else:
+        path = write_spec(folder, engine)
     spec, seen = load_spec(path), list[Any]()
     job = AuditJob(spec, Domain.from_spec(spec.columns), None, folder / "o")  # type: ignore[arg-type]
     monkeypatch.setattr("synthdp.audit.plan.with_rows", lambda *given: seen.append(given[2]))
@@ -306,7 +341,7 @@ def test_an_audit_on_real_rows_takes_levels_alone_from_the_engine(
     (folder / "coins").mkdir()
     coins = AttackFolder.open(folder / "coins")
     _with_real_rows(job, None, coins, spec_folder=folder, given=None)  # type: ignore[arg-type]
-    assert len(seen[0]) == PREDICT_ROWS
+    assert len(seen[0]) == {"arrow": PREDICT_ROWS, "sql": 1200}[engine]
 
 
 @pytest.mark.parametrize("trains", [True, False])

@@ -399,10 +399,9 @@ class Recorder:
 
 def _first_rows(side: Side) -> npt.NDArray[np.intp]:
     """The identity of one row of each unit, in the order of the units' numbers."""
-    if side.table.units is None:
+    if (units := side.table.fit_units) is None:
         return side.identity
-    _, first = np.unique(side.table.units[~side.table.held_out], return_index=True)
-    return side.identity[first]
+    return side.identity[np.unique(units, return_index=True)[1]]
 
 
 class Kept:

@@ -117,6 +117,12 @@ class Engine(Protocol):
         """
         ...
 
+    def units(self) -> Integers | None:
+        """The number of the unit of each row that `sample` gives at the rate 1, in its order; None
+        where a row is a unit.
+        """
+        ...
+
 
 def check_cells(groups: LevelGroups, tables: Sequence[Columns]) -> None:
     """Refuse a table of more cells than are counted.
@@ -148,11 +154,22 @@ class EngineTable(Table):
     codes = property(_away)
     frame = property(_away)
     held_out = property(_away)
+    units = property(_away)
 
     @property
     def fit_codes(self) -> Codes:
         """Levels of all rows that stay, after units are bounded: fetched each time."""
         return self.sampled_codes(1.0, Streams.fresh())
+
+    @property
+    def fit_units(self) -> Integers | None:
+        """The number of the unit of each of `fit_codes`, by another pass; None where a row is one.
+
+        Raises:
+            DataError: as `count` does.
+        """
+        engine: Engine = self._engine  # type: ignore[attr-defined]
+        return _quiet(engine.units)
 
     def count(self, groups: LevelGroups, tables: Sequence[Columns]) -> list[Integers]:
         """By the engine.

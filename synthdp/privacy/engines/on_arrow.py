@@ -101,6 +101,9 @@ class ArrowEngine:
             )
             return np.concatenate(list(found))
 
+    def units(self) -> None:
+        """None: every row is a unit."""
+
     def _sum(self, job: Job) -> list[Integers]:
         with ThreadPoolExecutor(self.threads) as pool:
             return summed(pool.map(job, self.parts.parts))
@@ -380,3 +383,9 @@ def sample_shard(reading: Reading, rate: float, key: str, shards: Sequence[Shard
     """Levels of the rows of units whose coin is below the rate."""
     stay = Shard.joined(shards).bounded(reading)
     return stay.at(chosen_units(key, rate, stay.ids)).codes
+
+
+def units_shard(reading: Reading, shards: Sequence[Shard]) -> Integers:
+    """The number, from 0, of the unit of each row that `sample_shard` gives at the rate 1."""
+    numbers: Integers = pd.factorize(Shard.joined(shards).bounded(reading).ids)[0]
+    return numbers

@@ -45,6 +45,7 @@ from synthdp.privacy.engines.on_arrow import (
     split,
     summed,
     survey_part,
+    units_shard,
     whole_rows,
 )
 from synthdp.privacy.engines.parts import Part, Parts
@@ -123,6 +124,16 @@ class DaskEngine:
             return np.concatenate(list(found))
         tasks = list(zip(*drawn_of(self.parts, rate, randomness), strict=True))
         return np.concatenate(list(self._each(partial(_sample_task, self.reading), tasks)))
+
+    def units(self) -> Integers | None:
+        """Numbered shard by shard: all rows of an id lie in one. No text of an id comes back."""
+        if self.reading.id_column is None:
+            return None
+        found, first = list[Integers](), 0
+        for own in self._each_shard(partial(units_shard, self.reading)):
+            found.append(own + first)
+            first += own.max(initial=-1) + 1
+        return np.concatenate(found)
 
     def _each(self, job: Callable[[Any], T], tasks: Sequence[Any]) -> Iterator[T]:
         import dask

@@ -141,6 +141,11 @@ class SqlEngine:
             rows = [tuple(row) for row in self._answer(connection, made, text)]
         return np.array(rows, dtype=np.uint16).reshape(-1, len(self.reading.domain))
 
+    def units(self) -> None:
+        """None where every row is a unit; else never: as `draw`."""
+        if self.reading.id_column is not None:
+            self.draw(0)
+
     @property
     def _own(self) -> Reading:
         """With names of our own for the columns of the query, which need no quotes."""

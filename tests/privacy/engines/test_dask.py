@@ -11,7 +11,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,22 +37,9 @@ from tests.privacy.engines import test_sums as sums
 from tests.privacy.engines.tables import expected, levels_of, reading_of, same, write
 from tests.privacy.engines.test_counts import DOMAIN, TABLES, kept, people
 
-LocalCluster: Any = pytest.importorskip("distributed").LocalCluster
+pytest.importorskip("distributed")
 
 PLAIN = LevelGroups(DOMAIN, {})
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    """A cluster whose scheduler and one worker are threads of this process."""
-    with LocalCluster(
-        n_workers=1,
-        threads_per_worker=1,
-        processes=False,
-        protocol="tcp",
-        dashboard_address="127.0.0.1:0",
-    ) as running:
-        yield running
 
 
 @pytest.mark.check

@@ -15,7 +15,7 @@ import pytest
 
 from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
-from synthdp.privacy.engines import opening
+from synthdp.privacy.engines import on_dask, opening
 from synthdp.privacy.engines.engine import Engine, EngineTable, coin, limit
 from synthdp.privacy.engines.on_arrow import ArrowEngine, coins_of
 from synthdp.privacy.engines.parts import find_parts
@@ -148,6 +148,23 @@ def test_no_unit_that_is_held_out_is_counted_or_trained_on(
     for side, wanted in (("fit", ~held), ("held out", held), ("all", held | True)):
         found = engine.add_up(ages, side) // GRID
         assert found.ravel().tolist() == wanted.astype(int).tolist()
+
+
+def test_each_fitted_row_has_the_number_of_its_unit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three rows of each id, in three files and seven shards: the age of a row tells its id."""
+    monkeypatch.setattr(on_dask, "SHARD_ROWS", 60)
+    write(pa.concat_tables([TABLE, TABLE.slice(50), TABLE.slice(0, 50), TABLE]), tmp_path, files=3)
+    reading = replace(reading_of(DOMAIN, "id", 2), holdout=0.4, coins="ab" * 16)
+    table = engine_table(Here(reading, parts_of(tmp_path), 7 * 60))
+    ages, units = table.fit_codes[:, 1], table.fit_units
+    assert units is not None and len(units) == len(ages)
+    found = np.unique(np.column_stack([ages, units]), axis=0)
+    assert len(found) == len(set(found[:, 0])) == len(set(found[:, 1])) == len(ages) / 2
+    assert 40 < len(found) < 100, "of 120: outside with probability below 1e-7"
+    for kind in ("arrow", "dask"):
+        assert TABLES[kind](tmp_path, monkeypatch).fit_units is None, "a row is a unit"
 
 
 @pytest.mark.parametrize("unit", [{"kind": "row"}, {"kind": "id", "column": "id", "max_rows": 2}])

@@ -16,11 +16,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from synthdp.data.cells import cells_domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY
 from synthdp.privacy.readers.files import seal_dataframe
-from synthdp.privacy.source import read_private
+from synthdp.privacy.source import read_private, read_texts
 from synthdp.spec.model import Compute, Dataset
 from tests.builders import skeleton
 from tests.privacy.conftest import domain_from
@@ -114,15 +115,20 @@ class Way:
     write: Callable[[str, Sequence[str], pa.Array, Path], Written]
     kinds: tuple[str, ...] = tuple(CELLS)
     compute: Mapping[str, Any] = field(default_factory=dict)
+    unit: Mapping[str, Any] = field(default_factory=lambda: skeleton()["dataset"]["privacy_unit"])
+    columns: tuple[str, ...] = tuple(COLUMNS)
+
+    def dataset(self, source: dict[str, Any]) -> Dataset:
+        known = skeleton()["dataset"] | {"rows": {"kind": "approximate", "value": 1000}}
+        known |= {"source": source, "privacy_unit": dict(self.unit), "out_of_domain": "clamp"}
+        return Dataset.model_validate(known)
 
     def read(self, kind: str, names: Sequence[str], cells: pa.Array, folder: Path) -> np.ndarray:
         """Rows of each level of each column, then what does not fit."""
         source, frame = self.write(kind, names, cells, folder)
         domain = domain_from({name: COLUMNS[name] for name in names})
-        known = skeleton()["dataset"] | {"rows": {"kind": "approximate", "value": 1000}}
-        dataset = Dataset.model_validate(known | {"source": source, "out_of_domain": "clamp"})
         table = read_private(
-            dataset,
+            self.dataset(source),
             domain,
             folder=folder,
             holdout=0.0,
@@ -133,6 +139,19 @@ class Way:
         counts = table.count(LevelGroups(domain, {}), [(name,) for name in names])
         misfits = [np.array(list(table.misfits[name].values())) for name in names]
         return np.concatenate([*counts, *misfits])
+
+
+class Untyped(Way):
+    """Texts without a type yet, as `init --private` reads them."""
+
+    def read(self, kind: str, names: Sequence[str], cells: pa.Array, folder: Path) -> np.ndarray:
+        """Rows of each form and of each size of each column."""
+        source, _ = self.write(kind, names, cells, folder)
+        table = read_texts(
+            self.dataset(source), names, folder=folder, streams=Streams.fresh(), delta=0.0
+        ).unseal(key=_KERNEL_KEY)
+        groups = LevelGroups(domain := cells_domain(len(names)), {})
+        return np.concatenate(table.count(groups, [(name,) for name in domain.names]))
 
 
 # --- Parquet ---
@@ -147,9 +166,13 @@ WRITERS: Mapping[str, dict[str, Any]] = {
 }
 
 
-def parquet(writer: str, source: Mapping[str, Any]) -> Callable[..., Written]:
+def parquet(writer: str, source: Mapping[str, Any], *, ids: str = "") -> Callable[..., Written]:
+    """With a column `ids`, if any, of which each row has another one."""
+
     def write(kind: str, names: Sequence[str], cells: pa.Array, folder: Path) -> Written:
         table = pa.table({name: cells for name in names})
+        if ids:
+            table = table.append_column(ids, pa.array([f"u{i}" for i in range(len(cells))]))
         pq.write_table(table, folder / "t.parquet", **WRITERS[writer])
         return {**PARQUET, **source}, None
 
@@ -275,20 +298,24 @@ def sqlite(declared: str, *, analysed: bool) -> Callable[..., Written]:
 
 
 IN_SQLITE = ("float64", "int64", "text", "bool")
+IN_TEXTS = ("text", "float64", "int64", "bool", "near day", "near instant", "decimal", "time us")
 AS_PYTHON = tuple(k for k in FAST if k != "instant us")
 AS_PYTHON += ("uint64", "near day", "near instant", "decimal", "time us")
 
 
 def ways() -> Iterator[Way]:
     """All ways that need no server."""
-    for engine in ("memory", "arrow"):
+    for engine in ("memory", "arrow", "dask"):
         compute = {"engine": engine}
         for writer in WRITERS:
             yield Way(f"{engine}, {writer}", parquet(writer, {}), compute=compute)
         yield Way(f"{engine}, unused entries", dictionary, ("text", "long text"), compute)
         yield Way(f"{engine}, fastparquet", fastparquet, tuple(FAST), compute)
-    yield Way("arrow, two files", two_files, compute={"engine": "arrow"})
-    yield Way("memory, two files", two_files)
+        yield Way(f"{engine}, two files", two_files, compute=compute)
+    unit = {"kind": "id", "column": "unit", "max_rows": 2, "meaning": "one row"}
+    for writer in WRITERS:
+        write = parquet(writer, {}, ids="unit")
+        yield Way(f"dask by id, {writer}", write, compute={"engine": "dask"}, unit=unit)
     yield Way("levels alone", parquet("pages", {"levels_only": True}))
     yield Way("csv", csv_file(csv.QUOTE_MINIMAL), ("text", "float64", "int64", "bool", "near day"))
     yield Way("csv, quoted", csv_file(csv.QUOTE_ALL), ("text", "float64"))
@@ -304,3 +331,9 @@ def ways() -> Iterator[Way]:
             name = f"sqlite {declared or 'untyped'}, {engine}"
             write = sqlite(declared, analysed=analysed)
             yield Way(name, write, IN_SQLITE, {"engine": engine})
+    for name, write in (
+        ("plain", csv_file(csv.QUOTE_MINIMAL)),
+        ("quoted", csv_file(csv.QUOTE_ALL)),
+        ("decimal commas", csv_with_commas),
+    ):
+        yield Untyped(f"texts, {name}", write, IN_TEXTS, columns=("number", "day"))
