@@ -144,6 +144,8 @@ class EngineTable(Table):
     `spec.checks.dataset` refuses a spec that would ask.
     """
 
+    _engine: Engine
+
     def __init__(self, engine: Engine, misfits: dict[str, dict[str, int]]) -> None:
         object.__setattr__(self, "_engine", engine)
         object.__setattr__(self, "misfits", misfits)
@@ -168,8 +170,7 @@ class EngineTable(Table):
         Raises:
             DataError: as `count` does.
         """
-        engine: Engine = self._engine  # type: ignore[attr-defined]
-        return _quiet(engine.units)
+        return _quiet(self._engine.units)
 
     def count(self, groups: LevelGroups, tables: Sequence[Columns]) -> list[Integers]:
         """By the engine.
@@ -178,8 +179,7 @@ class EngineTable(Table):
             DataError: it broke off. What it said is left out, since it may quote a row.
         """
         check_cells(groups, tables)
-        engine: Engine = self._engine  # type: ignore[attr-defined]
-        return _quiet(lambda: engine.count(groups, tables)) if tables else []
+        return _quiet(lambda: self._engine.count(groups, tables)) if tables else []
 
     def add_up(self, what: Summands, side: Side = "fit") -> Integers:
         """By the engine.
@@ -187,9 +187,8 @@ class EngineTable(Table):
         Raises:
             DataError: as `count` does.
         """
-        engine: Engine = self._engine  # type: ignore[attr-defined]
         nothing = np.zeros(0, dtype=np.int64)
-        return _quiet(lambda: engine.add_up(what, side)) if what.size else nothing
+        return _quiet(lambda: self._engine.add_up(what, side)) if what.size else nothing
 
     def judged(self, most: int) -> Table:
         """A uniformly random sample of at most `most` rows, with those that are held out.
@@ -197,8 +196,7 @@ class EngineTable(Table):
         Raises:
             DataError: as `count` does.
         """
-        engine: Engine = self._engine  # type: ignore[attr-defined]
-        return Table(*_quiet(lambda: engine.draw(most)), self.misfits)
+        return Table(*_quiet(lambda: self._engine.draw(most)), self.misfits)
 
     def sampled_codes(self, rate: float, randomness: Randomness) -> Codes:
         """Levels `[rows drawn, columns]`: each unit in or out as a whole, by a fresh coin.
@@ -208,8 +206,7 @@ class EngineTable(Table):
         Raises:
             DataError: the engine broke off.
         """
-        engine: Engine = self._engine  # type: ignore[attr-defined]
-        return _quiet(lambda: engine.sample(rate, randomness))
+        return _quiet(lambda: self._engine.sample(rate, randomness))
 
 
 def _quiet(ask: Callable[[], T]) -> T:

@@ -88,17 +88,15 @@ class ArrowEngine:
     def draw(self, most: int) -> Rows:
         """Of the rows of all parts."""
         with ThreadPoolExecutor(self.threads) as pool:
-            found = pool.map(
-                partial(draw_part, self.reading), *split(self.parts, some_rows(self.parts, most))
-            )
+            tasks = split(self.parts, some_rows(self.parts, most))
+            found = pool.map(partial(draw_part, self.reading), tasks)
             return whole_rows(self.reading.domain, list(found))
 
     def sample(self, rate: float, randomness: Randomness) -> Codes:
         """A Poisson batch of all rows, in the order of parts."""
         with ThreadPoolExecutor(self.threads) as pool:
-            found = pool.map(
-                partial(sample_part, self.reading), *drawn_of(self.parts, rate, randomness)
-            )
+            tasks = drawn_of(self.parts, rate, randomness)
+            found = pool.map(partial(sample_part, self.reading), tasks)
             return np.concatenate(list(found))
 
     def units(self) -> None:
@@ -205,10 +203,12 @@ def survey_part(reading: Reading, part: Part) -> list[Integers]:
     return [total]
 
 
-def drawn_of(
-    parts: Parts, rate: float, randomness: Randomness
-) -> tuple[list[Part], list[npt.NDArray[np.intp]]]:
-    """The parts, and the positions in each of the rows of one Poisson batch of all rows."""
+Some = tuple[Part, npt.NDArray[np.intp]]
+"""A part, and the positions in it of some of its rows, in order."""
+
+
+def drawn_of(parts: Parts, rate: float, randomness: Randomness) -> list[Some]:
+    """The rows of one Poisson batch of all rows."""
     rows = parts.rows
     drawn = randomness.secret_sample(rows, rate=rate) if rate < 1 else np.arange(rows)
     return split(parts, drawn)
@@ -220,36 +220,35 @@ def some_rows(parts: Parts, most: int) -> npt.NDArray[np.intp]:
     return np.sort(few)
 
 
-def split(
-    parts: Parts, drawn: npt.NDArray[np.intp]
-) -> tuple[list[Part], list[npt.NDArray[np.intp]]]:
-    """The parts, and the positions in each of the rows at positions `drawn` of the table."""
+def split(parts: Parts, drawn: npt.NDArray[np.intp]) -> list[Some]:
+    """The rows at positions `drawn` of the table."""
     ends = np.cumsum([0, *(part.rows for part in parts.parts)])
     cuts = np.searchsorted(drawn, ends)
     own = [drawn[a:b] - first for a, b, first in zip(cuts, cuts[1:], ends, strict=False)]
-    return list(parts.parts), own
+    return list(zip(parts.parts, own, strict=True))
 
 
-def sample_part(reading: Reading, part: Part, rows: npt.NDArray[np.intp]) -> Codes:
-    """Levels of the rows at these positions of one part, without those that are held out."""
-    found, first = [], 0
-    rows = rows[~coins_of(reading, part)[rows]]
+def taken(reading: Reading, some: Some) -> Iterator[pa.RecordBatch]:
+    """Batches of some rows of a part."""
+    (part, rows), first = some, 0
     for batch in blocks(reading, part):
         own = rows[(rows >= first) & (rows < first + batch.num_rows)] - first
-        found.append(levels(reading.domain, batch)[own])
+        yield batch.take(pa.array(own))
         first += batch.num_rows
-    return np.concatenate(found)
 
 
-def draw_part(reading: Reading, part: Part, rows: npt.NDArray[np.intp]) -> Rows:
-    """The rows at these positions of one part, with the values of ranges alone."""
-    codes, values, first = list[Codes](), list[pd.DataFrame](), 0
-    for batch in blocks(reading, part):
-        own = rows[(rows >= first) & (rows < first + batch.num_rows)] - first
-        found = values_of(reading.domain, reading.domain, batch.take(pa.array(own)))
-        codes.append(found[0])
-        values.append(found[1])
-        first += batch.num_rows
+def sample_part(reading: Reading, some: Some) -> Codes:
+    """Levels of some rows of a part, without those that are held out."""
+    part, rows = some
+    some = part, rows[~coins_of(reading, part)[rows]]
+    return np.concatenate([levels(reading.domain, batch) for batch in taken(reading, some)])
+
+
+def draw_part(reading: Reading, some: Some) -> Rows:
+    """Some rows of a part, with the values of ranges alone."""
+    part, rows = some
+    found = [values_of(reading.domain, reading.domain, batch) for batch in taken(reading, some)]
+    codes, values = zip(*found, strict=True)
     held = coins_of(reading, part)[rows]
     return np.concatenate(codes), pd.concat(values, ignore_index=True), held
 

@@ -20,7 +20,6 @@ from operator import getitem
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 import synthdp
 from synthdp.data.encoding import Codes
@@ -110,8 +109,8 @@ class DaskEngine:
             job = partial(draw_shard, self.reading, most)
             drawn = smallest(most, self._each_shard(job, values=True))
             return drawn_rows(self.reading, drawn)
-        tasks = list(zip(*split(self.parts, some_rows(self.parts, most)), strict=True))
-        found = self._each(partial(_draw_task, self.reading), tasks)
+        tasks = split(self.parts, some_rows(self.parts, most))
+        found = self._each(partial(draw_part, self.reading), tasks)
         return whole_rows(self.reading.domain, list(found))
 
     def sample(self, rate: float, randomness: Randomness) -> Codes:
@@ -122,8 +121,8 @@ class DaskEngine:
             key = secrets.token_hex(16)
             found = self._each_shard(partial(sample_shard, self.reading, rate, key))
             return np.concatenate(list(found))
-        tasks = list(zip(*drawn_of(self.parts, rate, randomness), strict=True))
-        return np.concatenate(list(self._each(partial(_sample_task, self.reading), tasks)))
+        tasks = drawn_of(self.parts, rate, randomness)
+        return np.concatenate(list(self._each(partial(sample_part, self.reading), tasks)))
 
     def units(self) -> Integers | None:
         """Numbered shard by shard: all rows of an id lie in one. No text of an id comes back."""
@@ -304,11 +303,3 @@ class _Quiet:
 def _dealt(reading: Reading, shards: int, values: bool, part: Part) -> list[Shard]:
     """The rows of a part by the shard of their id."""
     return Shard.of(reading, blocks(reading, part), values=values).dealt(shards)
-
-
-def _draw_task(reading: Reading, task: tuple[Part, npt.NDArray[np.intp]]) -> Rows:
-    return draw_part(reading, *task)
-
-
-def _sample_task(reading: Reading, task: tuple[Part, npt.NDArray[np.intp]]) -> Codes:
-    return sample_part(reading, *task)
