@@ -180,7 +180,8 @@ def disk_errors(what: str, *, hint: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OutputError(f"{what}: {error.strerror}", hint=hint) from None
+        why = error.strerror or "the disk does not write"
+        raise OutputError(f"{what}: {why}", hint=hint) from None
 
 
 RELEASE_PACKAGES = ("torch", "opacus", "opendp", "mlflow", "sklearn", "joblib")
@@ -284,6 +285,11 @@ def instead(act: Callable[[], T], told: Callable[[Exception], SynthdpError]) -> 
     except Exception as error:
         failed = told(error)
     raise failed
+
+
+def by_kind(act: Callable[[], T], message: str, hint: str) -> T:
+    """What `act` gives; in place of an error that is not ours, `message` with its kind."""
+    return instead(act, lambda error: DataError(f"{message} ({type(error).__name__})", hint=hint))
 
 
 def withheld(error: Exception) -> SynthdpError:

@@ -20,7 +20,7 @@ import secrets
 import shutil
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ import numpy as np
 
 from synthdp import __version__
 from synthdp.data.domain import Domain
-from synthdp.errors import OutputError
+from synthdp.errors import OutputError, disk_errors
 from synthdp.files import lock_file, read_text, write_whole
 from synthdp.graph.predict import ALL, PredictSettings
 from synthdp.privacy.plan import ReleasePlan
@@ -133,15 +133,8 @@ def audit_folder(out: Path, rows: str) -> Iterator[AttackFolder]:
         os.close(lock)
 
 
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise OutputError(
-            f"cannot write to {path}: {error.strerror}",
-            hint="mend that, and give the same command again",
-        ) from None
+def _writing(path: Path) -> AbstractContextManager[None]:
+    return disk_errors(f"cannot write to {path}", hint="mend that, and give the same command again")
 
 
 def _kept(path: Path, form: str) -> str | None:

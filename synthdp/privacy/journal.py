@@ -14,7 +14,7 @@ import hashlib
 from pathlib import Path
 from typing import Protocol
 
-from synthdp.errors import OutputError
+from synthdp.errors import OutputError, disk_errors
 from synthdp.files import check_plain, write_whole
 from synthdp.ledger.ledger import Lease
 from synthdp.privacy.mechanisms.mechanism import Arrays
@@ -132,12 +132,9 @@ def _write(path: Path, content: bytes) -> None:
     Raises:
         OutputError: the disk does not take it.
     """
-    try:
+    hint = "make room or allow writing, then `synthdp resume` the release"
+    with disk_errors(f"cannot write {path}", hint=hint):
         write_whole(path, content)
-    except OSError as error:
-        why = error.strerror or "the disk does not write"
-        hint = "make room or allow writing, then `synthdp resume` the release"
-        raise OutputError(f"cannot write {path}: {why}", hint=hint) from None
 
 
 def _file_name(purpose: str) -> str:

@@ -25,7 +25,7 @@ from synthdp.data import builtin
 from synthdp.data.cells import cells_domain, form_of, pointed, size_of
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, EncodedColumn, cleaned, encode, places_by, unit_numbers
-from synthdp.errors import DataError, instead
+from synthdp.errors import DataError, by_kind, instead
 from synthdp.privacy.engines.opening import open_table, reach
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY, Private, withholding
@@ -201,13 +201,8 @@ def fit_table(
         codes, encoded = encode(domain, kept)
         return codes, encoded, cleaned(domain.columns, encoded), units
 
-    codes, encoded, frame, units = instead(
-        fitted,
-        lambda error: DataError(
-            f"values that cannot be read as the declared types ({type(error).__name__})",
-            hint="check the columns' types",
-        ),
-    )
+    message = "values that cannot be read as the declared types"
+    codes, encoded, frame, units = by_kind(fitted, message, "check the columns' types")
     misfits = check_misfits(encoded, domain, dataset)
     check_declared_rows(len(codes), dataset)
     return Table(codes, frame, _coins(len(codes), units, holdout, rng), misfits, units)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from synthdp.bundle.audit_record import AuditRecord, DeclaredAttack, audits_in
-from synthdp.errors import GateError, OutputError, VerifyError
+from synthdp.errors import GateError, OutputError, VerifyError, disk_errors
 from synthdp.files import parse_json, read_text, write_whole
 from synthdp.ledger.connect import other_ids, searches
 from synthdp.ledger.entries import Entry
@@ -86,13 +86,9 @@ def keep_decision(verdicts: Sequence[GateVerdict], path: Path) -> None:
     Raises:
         OutputError: the disk does not take them.
     """
-    try:
+    hint = "make room or allow writing, and resume: nothing is paid again"
+    with disk_errors(f"cannot write to {path.parent}", hint=hint):
         write_whole(path, json.dumps([astuple(v.figure) for v in verdicts]))
-    except OSError as error:
-        raise OutputError(
-            f"cannot write to {path.parent}: {error.strerror}",
-            hint="make room or allow writing, and resume: nothing is paid again",
-        ) from None
 
 
 def kept_decision(gates: Sequence[Gate], path: Path) -> tuple[GateVerdict, ...] | None:

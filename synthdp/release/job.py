@@ -136,8 +136,15 @@ class ReleaseOutcome:
         """Raise `GateError` where a gate withheld the bundle; the budget is spent all the same."""
         if self.failed:
             privacy = self.job.spec.privacy
+            alone = "on real rows; its figure is in the internal report alone"  # logs are kept
+            told = (
+                f"{v.gate.metric}: needs {v.gate.bound} {alone}"
+                if v.gate.outside_guarantee
+                else str(v)
+                for v in self.failed
+            )
             raise GateError(
-                "the bundle is withheld: " + "; ".join(map(str, self.failed)),
+                "the bundle is withheld: " + "; ".join(told),
                 hint=f"epsilon {privacy.epsilon:g} at delta {privacy.delta:g} is spent, and another"
                 f" release pays again; see {self.report}",
             )

@@ -11,7 +11,7 @@ from typing import IO
 import pandas as pd
 
 from synthdp.bundle.table_files import as_written, typed_frame
-from synthdp.errors import OutputError
+from synthdp.errors import OutputError, disk_errors
 from synthdp.files import draft_of
 from synthdp.spec.model import Column
 
@@ -51,18 +51,13 @@ def write_blocks(
         _write_csv(blocks, columns, sys.stdout)
         return
     check_file(out)
-    try:
-        with draft_of(out) as draft:
-            if out.suffix == ".parquet":
-                _write_parquet(blocks, draft)
-            else:
-                with draft.open("w", encoding="utf-8", newline="") as file:
-                    _write_csv(blocks, columns, file)
-    except OSError as error:
-        raise OutputError(
-            f"{out}: cannot be written: {error.strerror}",
-            hint="check the folder, its permissions and the space on its disk",
-        ) from None
+    hint = "check the folder, its permissions and the space on its disk"
+    with disk_errors(f"{out}: cannot be written", hint=hint), draft_of(out) as draft:
+        if out.suffix == ".parquet":
+            _write_parquet(blocks, draft)
+        else:
+            with draft.open("w", encoding="utf-8", newline="") as file:
+                _write_csv(blocks, columns, file)
 
 
 def typed_rows(blocks: Iterator[pd.DataFrame], columns: Mapping[str, Column]) -> pd.DataFrame:

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from synthdp.errors import DataError, OutputError, install, instead
+from synthdp.errors import DataError, OutputError, by_kind, install
 from synthdp.spec.load.wording import unreadable
 from synthdp.spec.load.yaml_tree import plain
 from synthdp.spec.writing import Blank
@@ -484,12 +484,10 @@ def read_statistics(path: Path) -> Codebook:
     codes = {} if reader is pyreadstat.read_por else {"user_missing": True}
     if not path.is_file():
         raise DataError(f"{path.name}: there is no such file", hint="check the path")
-    _, found = instead(  # the library's own message may hold what the file does
+    _, found = by_kind(  # the library's own message may hold what the file does
         lambda: reader(str(path), metadataonly=True, **codes),
-        lambda error: DataError(
-            f"{path.name}: the dictionary cannot be read ({type(error).__name__})",
-            hint="is it a file of SPSS or Stata, and whole?",
-        ),
+        f"{path.name}: the dictionary cannot be read",
+        "is it a file of SPSS or Stata, and whole?",
     )
     columns = tuple(_statistics_column(name, found) for name in found.column_names)
     return Codebook(columns, found.file_label or "")

@@ -246,6 +246,26 @@ def test_the_ledger_is_told_of_gates_on_noisy_figures_alone(
     assert [e.kind for e in tiny.ledger.entries()].count("decision") == told
 
 
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_a_failed_gate_on_real_rows_prints_no_figure(
+    tiny: Tiny, synthdp: Any, flags: list[str]
+) -> None:
+    """Logs are kept, and the figure is outside the guarantee: the steward's report has it."""
+    gates = [
+        {"metric": "tv1", "at_most": 0.0, "outside_guarantee": True},
+        {"metric": "tv1_noisy", "at_most": 0.0},
+    ]
+    done = synthdp("release", tiny.write(gates=gates).spec, "--out", tiny.out, *flags)
+    assert done.code == 4
+    real, noisy = json.loads((tiny.out / "internal" / "internal.json").read_text())["gates"]
+    assert f"{real['value']:.4g}" not in done.out + done.err
+    assert (
+        "tv1: needs at most 0 on real rows; its figure is in the internal report alone" in done.err
+    )
+    assert f"tv1_noisy: needs at most 0, got {noisy['value']:.4g}" in done.err
+    assert str(tiny.out / "internal" / "internal.html") in done.err
+
+
 @pytest.mark.parametrize("found", [{}, {"tv1_noisy": float("nan")}])
 @pytest.mark.parametrize("bound", [{"at_most": 1.0}, {"at_least": 0.0}])
 def test_a_figure_that_could_not_be_computed_fails_its_gate(

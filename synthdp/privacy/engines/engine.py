@@ -21,7 +21,7 @@ import pandas as pd
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
-from synthdp.errors import BoundaryError, DataError, instead
+from synthdp.errors import BoundaryError, DataError, by_kind
 from synthdp.privacy.noise import Randomness, Streams
 from synthdp.privacy.table import MAX_CELLS, Columns, Side, Summands, Table
 
@@ -212,9 +212,7 @@ class EngineTable(Table):
 def _quiet(ask: Callable[[], T]) -> T:
     """What `ask` gives; of an error of a library its kind alone."""
     hint = "see that it runs, and that the table is where it was; then resume"
-    return instead(
-        ask, lambda e: DataError(f"the engine broke off ({type(e).__name__})", hint=hint)
-    )
+    return by_kind(ask, "the engine broke off", hint)
 
 
 def check_names(names: Sequence[str]) -> None:

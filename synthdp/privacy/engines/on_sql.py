@@ -26,7 +26,7 @@ from sqlalchemy.sql import quoted_name
 from synthdp.data.column_domain import ColumnDomain, id_text, is_missing
 from synthdp.data.encoding import Codes, encode_column
 from synthdp.data.level_groups import LevelGroups
-from synthdp.errors import BoundaryError, DataError
+from synthdp.errors import BoundaryError, DataError, by_kind
 from synthdp.privacy.engines.engine import Integers, Reading, Survey, check_names, empty_counts
 from synthdp.privacy.engines.statements import (
     POSTGRESQL,
@@ -38,7 +38,7 @@ from synthdp.privacy.engines.statements import (
     check_kinds,
 )
 from synthdp.privacy.noise import Randomness
-from synthdp.privacy.readers.query import ASK, RUNS, _told, database, print_all_digits
+from synthdp.privacy.readers.query import ASK, RUNS, database, print_all_digits
 from synthdp.privacy.table import Columns, Side, Summands
 from synthdp.spec.model import SqlSource
 
@@ -178,7 +178,7 @@ class SqlEngine:
         self, connection: sqlalchemy.Connection, made: Statement, text: str
     ) -> list[sqlalchemy.Row[Any]]:
         asked = sqlalchemy.text(text).columns().add_cte(self._source)
-        return _told(
+        return by_kind(
             lambda: list(connection.execute(asked, made.values)),
             "the database broke off its answer",
             RUNS,
@@ -195,7 +195,7 @@ class SqlEngine:
                 hint="set compute.engine: memory, or export the table to Parquet",
             )
         try:
-            with _told(
+            with by_kind(
                 engine.connect, f"the database of {self.source.url_env} does not answer", RUNS
             ) as connection:
                 if name == "postgresql":
@@ -211,7 +211,7 @@ class SqlEngine:
     def _types(self, connection: sqlalchemy.Connection) -> dict[str, Any]:
         """The database's own type of each column that is read, without a row."""
         text = f"SELECT * FROM ({self._query}) AS synthdp_query LIMIT 0"
-        cursor = _told(
+        cursor = by_kind(
             lambda: connection.execute(sqlalchemy.text(text)).cursor,
             "the database refuses the query of dataset.source",
             ASK,

@@ -11,16 +11,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import pandas as pd
 import sqlalchemy
 
-from synthdp.errors import DataError, instead
+from synthdp.errors import DataError, by_kind
 from synthdp.spec.addresses import from_folder
 from synthdp.spec.model import SqlSource
 
-T = TypeVar("T")
 FETCHED = 10_000  # rows at a time
 
 FORM = (
@@ -49,15 +47,15 @@ def read_query(
     """
     engine = database(source, folder)
     try:
-        with _told(
+        with by_kind(
             engine.connect, f"the database of {source.url_env} does not answer", RUNS
         ) as connection:
-            _told(
+            by_kind(
                 lambda: print_all_digits(connection),
                 f"the database of {source.url_env} breaks off",
                 RUNS,
             )
-            result = _told(
+            result = by_kind(
                 lambda: connection.execute(sqlalchemy.text(source.query)),
                 "the database refuses the query of dataset.source",
                 ASK,
@@ -69,7 +67,7 @@ def read_query(
             names = list(result.keys())
             check(names)
             rows: list[sqlalchemy.Row[tuple[object, ...]]] = []
-            while block := _told(
+            while block := by_kind(
                 lambda: result.fetchmany(FETCHED), "the database broke off its answer", RUNS
             ):
                 rows += block
@@ -94,7 +92,7 @@ def database(source: SqlSource, folder: Path) -> sqlalchemy.Engine:
             f"the environment variable {source.url_env} is not set",
             hint="it holds the database URL, with its password",
         )
-    return _told(
+    return by_kind(
         lambda: sqlalchemy.create_engine(from_folder(url, folder)),
         f"the URL in {source.url_env} cannot be read",
         FORM,
@@ -107,8 +105,3 @@ def print_all_digits(connection: sqlalchemy.Connection) -> None:
     """
     if connection.dialect.name == "postgresql":
         connection.execute(sqlalchemy.text("SET extra_float_digits = 1"))
-
-
-def _told(act: Callable[[], T], message: str, hint: str) -> T:
-    """What `act` gives; `message` in place of its error, which may quote a row or a password."""
-    return instead(act, lambda e: DataError(f"{message} ({type(e).__name__})", hint=hint))
