@@ -96,14 +96,15 @@ class RunFolder:
             write_whole(self.journal / PUBLISHED, "")
 
     def keep_plan(self, facts: Mapping[str, Any]) -> None:
-        """Keep what `synthdp plan` says in `PLAN`, beside what comes of it.
+        """Keep what `synthdp plan` says in `PLAN`, beside what comes of it; a draft is in `.run`.
 
         Raises:
             OutputError: it cannot be written.
         """
         path = self.path.parent / PLAN
         with disk_errors(f"cannot write {path}", hint="choose another folder with --out"):
-            write_whole(path, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+            write_whole(self.path / PLAN, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+            (self.path / PLAN).replace(path)
 
     def close(self) -> None:
         """Let others have the folder; a process that ends does so by itself."""

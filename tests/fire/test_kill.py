@@ -159,7 +159,8 @@ def kill_and_finish(killer: Killer, where: Path, point: int, **request: Any) -> 
         wrong.append("the run changed its name")
     if (verified := killer.ask(where, "verify"))["status"]:
         wrong.append(f"the bundle is not valid: {verified['error']}")
-    left = [p.name for p in (where / "out").iterdir() if p.name not in ("bundle", "internal")]
+    kept = {"bundle", "internal", "plan.json"}
+    left = [p.name for p in (where / "out").iterdir() if p.name not in kept]
     return wrong + ([f"left behind: {left}"] if left else [])
 
 

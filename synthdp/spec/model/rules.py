@@ -87,8 +87,7 @@ def _with_bins(spec: ReleaseSpec) -> ReleaseSpec:
     """Ranges whose bins are left out: fine ones where tables alone make the model.
 
     A one-way table of fine bins costs no more than one of wide bins, and pairs are counted on
-    groups of them, by released counts. Elsewhere a far-reaching range has about as many bins as
-    others, but on a log scale.
+    groups of them, by released counts. Elsewhere far-reaching ranges have a log scale.
     """
     left_out = _left_out(spec)
     if tables_only(spec):
