@@ -14,7 +14,7 @@ from synthdp.errors import DataError, SpecError
 from synthdp.spec.codebook import Codebook, Described
 from synthdp.spec.init.draft import Header, draft_spec, read_header
 from synthdp.spec.init.private_draft import FoundColumn, Request, private_draft
-from synthdp.spec.init.questions import GoBackError, KeptAnswers, with_back
+from synthdp.spec.init.questions import GoBackError, KeptAnswers, ask_column, with_back
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import Boolean, Categorical, Datetime, IdUnit, Integer, Number, Ordinal
 
@@ -235,6 +235,25 @@ def test_a_draft_for_any_number_of_rows_loads(table: Callable[[bytes], Path], ro
     few = int(rows) < 500
     assert spec.dataset.rows.value == int(rows) and spec.attacks.membership.enabled != few
     assert spec.evaluation.holdout == (0 if few else 0.2)
+
+
+@pytest.mark.parametrize(
+    ("typed", "categories"),
+    [
+        ('"Adult, 1 egg", Chick', ["Adult, 1 egg", "Chick"]),
+        ('a, "b ""c""", 5" pipe', ["a", 'b "c"', '5" pipe']),
+        ('"open, b', None),
+        ('"a"b, c', None),
+        ("a,,b", None),
+    ],
+)
+def test_a_category_with_a_comma_stands_in_quotation_marks(
+    typed: str, categories: list[str] | None
+) -> None:
+    told = iter(["categorical", typed, "x, y", "no", ""])
+    column = ask_column(lambda *_, **__: next(told), "stage")
+    assert column is not None
+    assert column["categories"] == (categories or ["x", "y"])
 
 
 def test_it_gives_up_on_endless_wrong_answers(table: Callable[[bytes], Path]) -> None:

@@ -7,6 +7,7 @@ table and not of its rows.
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -42,7 +43,7 @@ ID = (
     Question(
         "max_rows",
         "At most how many rows of one id are used? Noise grows with it: 1, unless most ids have"
-        " several that are needed.",
+        " several that are needed",
         Annotated[Whole, Field(ge=1, le=64)],
     ),
     Question("meaning", "What is one id, e.g. one patient?", needed=True),
@@ -214,7 +215,11 @@ def _fitted(question: Question, answer: str) -> tuple[Any, str | None]:
         return answer, None
     value: Any = plain(answer)
     if question.many:
-        parts = [part.strip() for part in answer.split(",")] if answer else []
+        try:  # "a, b", c are two
+            parts = next(csv.reader([answer], skipinitialspace=True, strict=True), [])
+        except csv.Error:
+            return None, "a quotation mark is not closed, or not followed by a comma"
+        parts = [part.strip() for part in parts]
         if "" in parts:
             return None, "nothing stands between two commas"
         value = [part if question.texts else plain(part) for part in parts]

@@ -416,7 +416,7 @@ class Labelled(Mapped):
 
 
 def _categories(order: str) -> tuple[Question, ...]:
-    text = f"all categories, parted by commas{order} ({CODEBOOK})?"
+    text = f'all categories, parted by commas, "..." around one that has some{order} ({CODEBOOK})?'
     return (Question("categories", text, Categories, many=True, texts=True),)
 
 
