@@ -13,7 +13,7 @@ pytestmark = pytest.mark.check
 
 
 MOST = {
-    "lines of the product": 73_930,
+    "lines of the product": 73_935,
     "files": 292,
     "decisions per 100 lines of code": 26.9,
     "imports, % of lines": 6.8,
