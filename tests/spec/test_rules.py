@@ -209,6 +209,17 @@ def test_mode_predict_gives_fine_bins_to_ranges_that_leave_them_out() -> None:
     assert domain["pay"].labels[-2:] == ("890000 to 944999", "945000 to 1000000")
 
 
+@pytest.mark.parametrize("mode", ["predict", "none"])
+@pytest.mark.parametrize(("lower", "upper"), [(-4e299, 4e299), (0.0, 1e300), (-1e9, 1e17)])
+def test_the_widest_ranges_have_no_more_bins_than_a_spec_may(
+    lower: float, upper: float, mode: str
+) -> None:
+    wide = {"type": "number", "lower": lower, "upper": upper}
+    stated = {**skeleton(), "columns": {"x": wide}, "graph": {"mode": mode}}
+    column = parse_spec(yaml.safe_dump(stated), path="spec.yaml").columns["x"]
+    type(column).model_validate(column.model_dump(exclude={"bins"}))
+
+
 def test_wide_money_in_bins_of_one_width_is_warned_of() -> None:
     pay = {"type": "integer", "lower": 0, "upper": 1_000_000}
     (told,) = traps(build_spec({"pay": {**pay, "bins": 20}, "age": {**pay, "upper": 100}}))

@@ -234,13 +234,13 @@ def _log_edges(column: Ranged, most: int) -> tuple[Any, ...]:
     must rise evenly: a margin is smooth along them (`graph.margins`).
 
     >>> from synthdp.spec.model import Number
-    >>> _log_edges(Number(type="number", lower=0, upper=20_000), 8)[:7]
+    >>> _log_edges(Number(type="number", lower=0, upper=20_000), 32)[:7]
     (0.0, 1.0, 1.58, 2.5, 4.0, 6.3, 10.0)
     """
     lower, upper = column.number(column.lower), column.number(column.upper)
     decades = range(math.ceil(math.log10(max(-lower, upper))))
     edges = set[float]()
-    for each in (5, 10, 20, 40):
+    for each in (1, 2, 5, 10, 20, 40):  # 1 is 600 bins at most, of the widest range
         # Near round numbers, at which heaps are, and not far from where even steps are.
         parts = ((10 ** (i / each), 50 if 10 ** (i / each) < 2 else 20) for i in range(each))
         mantissas = [round(m * part) / part for m, part in parts]
