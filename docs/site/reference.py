@@ -27,10 +27,10 @@ HEAD = """# Spec reference
 YAML file with the sections below. `synthdp validate` reports what is wrong between fields, too,
 every mistake at once. `synthdp schema` prints the fields as a JSON schema, for YAML editors.
 
-Names in `code` under "allowed" are written as they stand; a unit follows the limits, and sizes of
-texts are in characters. Required texts are not empty. A field without a default may be left out. A
-complete spec with all sections follows; only `dataset`, `columns` and `privacy` are required beside
-`synthdp: 1`:
+After a field's meaning stand what it may hold and its default. Names in `code` are written as they
+stand; a unit follows the limits, and sizes of texts are in characters. Required texts are not
+empty. A field without a default may be left out. A complete spec with all sections follows; only
+`dataset`, `columns` and `privacy` are required beside `synthdp: 1`:
 
 ```yaml
 {example}
@@ -56,7 +56,6 @@ SCALARS = {
 CODES = {"string", "integer", "number", "boolean"}  # what a name or category may be written as
 
 
-HEADS = ["field", "meaning", "allowed", "default"]
 Field = tuple[str, str, str, str | None, str]  # what tells one field from another
 
 
@@ -143,7 +142,7 @@ def _table(
     """
     schema, whole = json_schema(), section.model is ReleaseSpec
     properties = (schema if whole else schema["$defs"][section.model.__name__])["properties"]
-    rows, again = list[list[str]](), dict[Section, list[str]]()
+    rows, again = list[str](), dict[Section, list[str]]()
     for name, info in section.model.model_fields.items():
         if section.kind.startswith(f"{name}:"):
             continue  # the title says it
@@ -162,11 +161,12 @@ def _table(
         shown = whole or held or limits.startswith(("`", "number", "whole"))
         if not shown and default in ("", "required"):
             default = ", ".join(filter(None, [default, f"e.g. {_code(info.examples[0])}"]))
-        rows.append([title, info.description or "", limits, default])
+        default = f"default {default}" if default.startswith("`") else default
+        rows.append(f"- {title}: {info.description}")
+        if ends := "; ".join(filter(None, [limits, default])):
+            rows[-1] += f". *{ends}*"
     if rows:
-        cells = [[text.replace("|", "\\|") for text in row] for row in [HEADS, *rows]]
-        lines = [f"| {' | '.join(row)} |\n" for row in cells]
-        yield "".join([lines[0], f"|{'---|' * len(HEADS)}\n", *lines[1:]])
+        yield "\n".join([*rows, ""])
     if again:
         as_there = "; ".join(f"{', '.join(names)} as in {s.link}" for s, names in again.items())
         yield f"{'Also' if rows else 'It has'} {as_there}.\n"

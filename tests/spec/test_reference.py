@@ -124,7 +124,7 @@ def test_every_field_is_told_in_its_section_or_where_its_section_points_to() -> 
     for model, section in {
         section.model: section for section in reversed(list(sections()))
     }.items():
-        here = r"^(?:\| |(?:Also|It has) .*)\[?`{}`"
+        here = r"^(?:- |(?:Also|It has) .*)\[?`{}`"
         missing = {
             name
             for name in model.model_fields
