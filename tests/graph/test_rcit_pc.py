@@ -251,5 +251,5 @@ def test_a_true_graph_of_numbers_stands_and_a_missing_cause_is_found(
     found = sum(any((f.claim.x, f.claim.y) in missed for f in r.refuted) for r in false)
     assert stood >= 89, "binomial(100, .95) is below that with probability .005"
     assert found >= 95
-    figure(f"true graphs of numbers that stand, {name}", stood, runs)
-    figure(f"graphs without a cause that are refuted, {name}", found, runs)
+    figure(f"{name}: true graphs of numbers that stand", stood, runs)
+    figure(f"{name}: graphs without a cause that are refuted", found, runs)

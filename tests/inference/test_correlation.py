@@ -162,5 +162,5 @@ def test_coverage_of_the_population(law: str, rows: int, sigma: float, figure: A
         )
     told = [f for f in found if f.interval is not None]
     covered = np.mean([f.interval[0] <= truth <= f.interval[1] for f in told])
-    figure(f"coverage of a correlation, {law}, {rows} rows, sigma {sigma:g}", covered, 0.95)
+    figure(f"coverage of a correlation: {law}, {rows} rows, sigma {sigma:g}", covered, 0.95)
     assert len(told) > 150 and 0.91 <= covered <= 0.985
