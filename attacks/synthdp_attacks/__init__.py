@@ -16,41 +16,51 @@ report = attack_anonymity(synthetic, members, non_members, public=Public(sizes),
 rng=rng)
 """
 
-from synthdp_attacks.anonymity import AnonymityReport, Risk, attack_anonymity
-from synthdp_attacks.codes import Bins, decode, encode, public_of
-from synthdp_attacks.epsilon import (
-    Claim,
-    ceiling_accuracy,
-    ceiling_advantage,
-    ceiling_from_profile,
-    epsilon_lower_bound,
-    provable_epsilon,
-)
-from synthdp_attacks.errors import AttackError, FleetError
-from synthdp_attacks.fleet import RUNNERS, Fleet, Progress, tell_share
-from synthdp_attacks.game import (
-    SELECTORS,
-    Game,
-    GameOutcome,
-    declared_targets,
-    isolated_targets,
-    play,
-    random_targets,
-)
-from synthdp_attacks.membership import MAIN, attack_membership, judge
-from synthdp_attacks.one_release import ShadowFreeReport, attack_release
-from synthdp_attacks.report import AttackRow, AttackVerdict, MembershipReport
-from synthdp_attacks.runners import Dask, Loky, Runner, Serial
-from synthdp_attacks.statistics import Interval, shared_confidence
-from synthdp_attacks.tables import (
-    NoisyCounts,
-    attack_tables,
-    best_table_advantage,
-    table_ratio,
-    table_score,
-    two_worlds_ratio,
-)
-from synthdp_attacks.threat import GroupTrainer, Public, ThreatModel, Trainer, WhiteBox
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from synthdp_attacks.anonymity import AnonymityReport, Risk, attack_anonymity
+    from synthdp_attacks.codes import Bins, decode, encode, public_of
+    from synthdp_attacks.epsilon import (
+        Claim,
+        ceiling_accuracy,
+        ceiling_advantage,
+        ceiling_from_profile,
+        epsilon_lower_bound,
+        provable_epsilon,
+    )
+    from synthdp_attacks.fleet import RUNNERS, Fleet, Progress, tell_share
+    from synthdp_attacks.game import (
+        SELECTORS,
+        Game,
+        GameOutcome,
+        declared_targets,
+        isolated_targets,
+        play,
+        random_targets,
+    )
+    from synthdp_attacks.membership import MAIN, attack_membership, judge
+    from synthdp_attacks.one_release import ShadowFreeReport, attack_release
+    from synthdp_attacks.report import AttackRow, AttackVerdict, MembershipReport
+    from synthdp_attacks.runners import Dask, FleetError, Loky, Runner, Serial
+    from synthdp_attacks.statistics import Interval, shared_confidence
+    from synthdp_attacks.tables import (
+        NoisyCounts,
+        attack_tables,
+        best_table_advantage,
+        table_ratio,
+        table_score,
+        two_worlds_ratio,
+    )
+    from synthdp_attacks.threat import (
+        AttackError,
+        GroupTrainer,
+        Public,
+        ThreatModel,
+        Trainer,
+        WhiteBox,
+    )
 
 __all__ = [
     "MAIN",
@@ -105,3 +115,13 @@ __all__ = [
     "tell_share",
     "two_worlds_ratio",
 ]
+HOMES = ("threat", "statistics", "epsilon", "codes", "runners", "fleet", "game", "report", "tables")
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """A name, of the module that has it: who asks for statistics imports no fleet."""
+        for home in (*HOMES, "one_release", "anonymity", "membership") if name in __all__ else ():
+            if hasattr(module := import_module(f"{__name__}.{home}"), name):
+                return getattr(module, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

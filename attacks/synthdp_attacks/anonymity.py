@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 
-from synthdp_attacks.errors import AttackError
 from synthdp_attacks.one_release import MINIMUM_ROWS
 from synthdp_attacks.report import CAVEAT, CONFIDENTIAL
 from synthdp_attacks.statistics import CONFIDENCE, Counts, Interval, advantage, clopper_pearson
 from synthdp_attacks.threat import (
+    AttackError,
     BoolArray,
     Codes,
     Public,

@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from synthdp_attacks.errors import AttackError
-from synthdp_attacks.threat import Codes, Public
+from synthdp_attacks.threat import AttackError, Codes, Public
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,8 @@ from math import exp, inf, log
 
 import numpy as np
 
-from synthdp_attacks.errors import AttackError
 from synthdp_attacks.statistics import CONFIDENCE, Counts, Interval, clopper_pearson
-from synthdp_attacks.threat import BoolArray, FloatArray
+from synthdp_attacks.threat import AttackError, BoolArray, FloatArray
 
 LARGEST_EPSILON = (
     700.0  # beyond it e^epsilon is no number of the machine; so much allows every attack already

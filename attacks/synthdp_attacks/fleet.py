@@ -31,8 +31,8 @@ import joblib
 import numpy as np
 import numpy.typing as npt
 
-from synthdp_attacks.errors import AttackError, FleetError
-from synthdp_attacks.runners import Dask, Group, Loky, Runner, Serial, WorkerDied
+from synthdp_attacks.runners import Dask, FleetError, Group, Loky, Runner, Serial, WorkerDied
+from synthdp_attacks.threat import AttackError
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 Work = Callable[[int], Arrays]

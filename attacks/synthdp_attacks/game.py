@@ -17,9 +17,9 @@ from functools import cached_property
 
 import numpy as np
 
-from synthdp_attacks.errors import AttackError
 from synthdp_attacks.fleet import Fleet, identity_of
 from synthdp_attacks.threat import (
+    AttackError,
     BoolArray,
     Codes,
     FloatArray,

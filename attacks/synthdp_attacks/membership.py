@@ -27,7 +27,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from synthdp_attacks.epsilon import Claim, choose_threshold, provable_epsilon
-from synthdp_attacks.errors import AttackError
 from synthdp_attacks.fleet import Fleet, Progress
 from synthdp_attacks.game import (
     MINIMUM_PAIRS,
@@ -41,7 +40,15 @@ from synthdp_attacks.game import (
 from synthdp_attacks.one_release import LIKELIHOODS
 from synthdp_attacks.report import AttackVerdict, MembershipReport, attack_row, judged
 from synthdp_attacks.statistics import Counts, Interval, advantage, roc, shared_confidence
-from synthdp_attacks.threat import BoolArray, Codes, FloatArray, Public, ThreatModel, Trainer
+from synthdp_attacks.threat import (
+    AttackError,
+    BoolArray,
+    Codes,
+    FloatArray,
+    Public,
+    ThreatModel,
+    Trainer,
+)
 
 # The classifiers of the base paper (section 5.4) as scikit-learn pipelines, which share one scale
 # of scores: above 0 is "member". Regularised: there are often more features than models, and few

@@ -25,7 +25,6 @@ from scipy.stats import norm
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.preprocessing import OneHotEncoder
 
-from synthdp_attacks.errors import AttackError
 from synthdp_attacks.report import CAVEAT, CONFIDENTIAL, LowRates, low_rates, row_json
 from synthdp_attacks.statistics import (
     Counts,
@@ -35,7 +34,7 @@ from synthdp_attacks.statistics import (
     models_needed,
     roc,
 )
-from synthdp_attacks.threat import BoolArray, Codes, FloatArray, Public, hamming
+from synthdp_attacks.threat import AttackError, BoolArray, Codes, FloatArray, Public, hamming
 
 # --- scores ---
 #

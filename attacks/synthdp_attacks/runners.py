@@ -11,10 +11,17 @@ from typing import Any, Protocol
 from uuid import uuid4
 from warnings import catch_warnings, filterwarnings
 
-from synthdp_attacks.errors import FleetError
+from synthdp_attacks.threat import AttackError
 
 Group = tuple[int, ...]  # tasks that are run together
 Job = Callable[[Group], Group]
+
+
+class FleetError(AttackError):
+    """A fleet of trainings cannot go on.
+
+    The result folder is foreign, or workers die before any task starts.
+    """
 
 
 class WorkerDied(Exception):

@@ -14,8 +14,7 @@ from itertools import count
 import numpy as np
 from scipy.stats import beta, binom, norm, rankdata
 
-from synthdp_attacks.errors import AttackError
-from synthdp_attacks.threat import BoolArray, FloatArray
+from synthdp_attacks.threat import AttackError, BoolArray, FloatArray
 
 CONFIDENCE = 0.95
 

@@ -24,11 +24,10 @@ import numpy as np
 from scipy.stats import norm
 
 from synthdp_attacks.epsilon import Claim
-from synthdp_attacks.errors import AttackError
 from synthdp_attacks.game import GameOutcome
 from synthdp_attacks.report import AttackVerdict, judged
 from synthdp_attacks.statistics import CONFIDENCE, Counts
-from synthdp_attacks.threat import Codes, FloatArray, Score
+from synthdp_attacks.threat import AttackError, Codes, FloatArray, Score
 
 
 @dataclass(frozen=True)

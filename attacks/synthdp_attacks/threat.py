@@ -14,8 +14,6 @@ from typing import Any, Literal, Protocol, SupportsIndex, get_args, runtime_chec
 import numpy as np
 import numpy.typing as npt
 
-from synthdp_attacks.errors import AttackError
-
 Codes = npt.NDArray[np.integer[Any]]
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -23,6 +21,13 @@ BoolArray = npt.NDArray[np.bool_]
 Relation = Literal["add_remove", "replace_one"]
 Knowledge = Literal["rest", "reference"]
 Score = Callable[[Codes], float]
+
+
+class AttackError(ValueError):
+    """An attack cannot be run as asked. Says what was got, what is allowed and what to do next.
+
+    It never has values of rows.
+    """
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,7 @@ def init(
     if alone := [name for name, value in given.items() if value is not None]:
         raise OutputError(f"{alone[0]} belongs to --private", hint="add --private, or leave it out")
     if csv is None:
-        from synthdp.data.builtin.drafts import DRAFTS
+        from synthdp.data.builtin import DRAFTS
 
         if builtin is None or builtin not in DRAFTS:
             hint = f"give a CSV file, or --builtin with one of {', '.join(DRAFTS)}"

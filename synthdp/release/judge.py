@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pandas as pd
 
-from synthdp.audit.membership import attack_rows, declared_facts
 from synthdp.bundle.audit_record import AuditRecord
 from synthdp.bundle.certificate import profile_of
 from synthdp.bundle.certificate_text import in_words
@@ -65,7 +64,9 @@ from synthdp.spec.model import (
     ReleaseSpec,
 )
 from synthdp.spec.model.rules import engine_of
-from synthdp_attacks import MembershipReport
+
+if TYPE_CHECKING:
+    from synthdp_attacks import MembershipReport
 
 T = TypeVar("T")
 EVALUATION_METRICS = tuple(m for m in CONFIDENTIAL_METRICS if m not in ATTACK_METRICS)
@@ -134,6 +135,8 @@ class Judgement:
         if (evaluation := opened(self.evaluation)) is not None:
             found |= {name: Figure(value) for name, value in evaluation.metrics().items()}
         if (attack := opened(self.attack)) is not None:
+            from synthdp.audit.membership import declared_facts
+
             found |= attack_figures(declared_facts(attack), prefix="attack")
         return found
 
@@ -220,6 +223,8 @@ class Judge:
 
     def attacked(self, found: Judgement) -> Judgement:
         """With the declared attack, on models that an interrupted one has trained, and more."""
+        from synthdp.audit.membership import attack_rows
+
         job = self.job
         with stage("attack"):
             attack = self._seen(

@@ -15,7 +15,6 @@ from typing import Any
 
 import pandas as pd
 
-from synthdp.audit.membership import check_cluster
 from synthdp.bundle.audit_record import audits_for_steward, public_audit
 from synthdp.bundle.content import BundleContent, check_target
 from synthdp.bundle.signing import load_signer
@@ -101,7 +100,10 @@ def release(
             out = out or Path("releases") / spec.dataset.id
             domain = Domain.from_spec(spec.columns)
             check_device(spec)
-            check_cluster(spec)
+            if spec.attacks.membership.enabled:
+                from synthdp.audit.membership import check_cluster
+
+                check_cluster(spec)
             plan = plan_for(spec, domain)
             audit = public_audit(out, plan)
             check_simulated(spec.gates, audit)

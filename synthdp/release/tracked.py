@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,7 +28,9 @@ from synthdp.report.verdicts import NOISY_SHAPE
 from synthdp.spec.model import MembershipAttack
 from synthdp.tracking.mlflow_run import Tracker
 from synthdp.tracking.note import AttackOutcome, PublicationVerdict
-from synthdp_attacks import MembershipReport
+
+if TYPE_CHECKING:
+    from synthdp_attacks import MembershipReport
 
 # What MLflow gets of a bundle: all that describes it, and the model, but no rows.
 TRACKED = (

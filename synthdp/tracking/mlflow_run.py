@@ -58,7 +58,6 @@ from synthdp.tracking.note import (
     public_params,
     run_name,
 )
-from synthdp.tracking.server import existing
 from synthdp.tracking.store import (
     declared,
     live,
@@ -149,6 +148,8 @@ def ledger_of(out: Path) -> str | None:
 
 def log_tags(out: Path, run: str, tags: Mapping[str, str]) -> list[str]:
     """Tag the run of the release in `out`, where it was tracked; returns the warnings."""
+    from synthdp.tracking.server import existing
+
     again = "give the same command again, which records nothing twice"
 
     try:

@@ -25,7 +25,6 @@ from synthdp.bundle.certificate_text import template
 from synthdp.data.kinds import column_kind
 from synthdp.errors import OutputError
 from synthdp.files import SUMS, claim_file, copy_private, missing_folders, parse_json, read_text
-from synthdp.sample.sampler import READ
 from synthdp.spec.addresses import reason, sqlite_address, sqlite_file
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.load.wording import up
@@ -332,6 +331,8 @@ def _saved(bundle: Path, folder: Path, columns: Mapping[str, Column]) -> Path:
     from mlflow.models import ModelSignature
     from mlflow.pyfunc import save_model
     from mlflow.types.schema import Array, ColSpec, DataType, Schema
+
+    from synthdp.sample.sampler import READ
 
     part, model = folder / "part", folder / "model"
     part.mkdir()

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from synthdp.data import builtin
-from synthdp.data.builtin.drafts import DRAFTS
+from synthdp.data.builtin import DRAFTS
 from synthdp.graph.causal import CausalGraph
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import BuiltinSource

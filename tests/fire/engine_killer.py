@@ -20,7 +20,7 @@ import pandas as pd
 import yaml
 
 from synthdp.privacy import session
-from synthdp.privacy.engines import opening
+from synthdp.privacy.engines import on_dask
 from synthdp.privacy.engines.engine import EngineTable
 from synthdp.release.run_folder import RunFolder
 from tests.privacy.engines.tables import Here
@@ -153,7 +153,7 @@ def other_rows_are_held_out_after_a_resume() -> None:
 
 def arm(folder: Path, kill: int | None, log: int) -> None:
     """Points, those of an engine too, and what is watched."""
-    opening.DaskEngine = Here  # its tasks run in this process, which is the one that is killed
+    on_dask.DaskEngine = Here  # its tasks run in this process, which is the one that is killed
     watch(folder, os.open(folder / "looks", os.O_WRONLY | os.O_CREAT | os.O_APPEND))
     asked = [(EngineTable, name, f"engine's {name}") for name in LOOKS]
     killer.arm_points(folder, kill, log, asked)

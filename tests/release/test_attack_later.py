@@ -36,7 +36,7 @@ def attacked(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         seen.append(tiny.bundle.is_dir())
         return NotJudged("Stub")
 
-    monkeypatch.setattr(judge, "attack_rows", attack)
+    monkeypatch.setattr("synthdp.audit.membership.attack_rows", attack)
     return seen
 
 
@@ -128,7 +128,8 @@ def test_an_attack_whose_workers_were_lost_goes_on(
 ) -> None:
     tiny.write(attacks=ATTACK)
     with monkeypatch.context() as patch:
-        patch.setattr(judge, "attack_rows", dying(partial(OutputError, "no worker answers")))
+        silent = dying(partial(OutputError, "no worker answers"))
+        patch.setattr("synthdp.audit.membership.attack_rows", silent)
         done = synthdp("release", tiny.spec, "--out", tiny.out)
     assert done.code == 0 and absent(tiny) == {"attack": "not judged: OutputError"}
     told = done.err.index(f"the bundle is there: {tiny.bundle}; the attack begins")
@@ -155,13 +156,12 @@ def test_a_gate_on_the_attack_withholds_until_it_has_run(
 ) -> None:
     seen: list[bool] = []
     monkeypatch.setattr(
-        judge,
-        "attack_rows",
+        "synthdp.audit.membership.attack_rows",
         lambda *_, **__: seen.append(tiny.bundle.exists()) or SimpleNamespace(declared=()),  # type: ignore[func-returns-value]
     )
     best = {"attack_auc_upper": judge.Figure(0.5)}
     monkeypatch.setattr(judge, "attack_figures", lambda *_, **__: best)
-    monkeypatch.setattr(judge, "declared_facts", lambda report: ())
+    monkeypatch.setattr("synthdp.audit.membership.declared_facts", lambda report: ())
     tiny.write(attacks=GATED, gates=[GATE])
     waits = synthdp("release", tiny.spec, "--out", tiny.out, "--attack", "later")
     told = f"nothing is published before `synthdp attack {tiny.out}` has run"

@@ -86,7 +86,7 @@ def test_a_release_and_an_audit_hand_on_the_units_of_fitted_rows(
     def inspect(fn: Any, *, reason: str) -> Confidential[Any]:
         return Confidential(fn(table), reason, key=_KERNEL_KEY)
 
-    monkeypatch.setattr(judge, "attack_rows", attack)
+    monkeypatch.setattr("synthdp.audit.membership.attack_rows", attack)
     parts = {
         "session": SimpleNamespace(inspect=inspect),
         "job": SimpleNamespace(spec=own, domain=domain, folder=SimpleNamespace(shadows=tmp_path)),

@@ -100,7 +100,7 @@ def test_the_attack_is_on_the_rows_that_were_fitted(
     weak.
     """
     seen: list[Any] = []
-    monkeypatch.setattr(judging, "attack_rows", lambda codes, *_, **__: seen.append(codes))
+    monkeypatch.setattr(membership, "attack_rows", lambda codes, *_, **__: seen.append(codes))
     session = SimpleNamespace(
         inspect=lambda fn, *, reason: Confidential(fn(rows), reason, key=_KERNEL_KEY)
     )

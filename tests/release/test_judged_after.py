@@ -42,6 +42,11 @@ PARTS = {
 }
 
 
+def place(part: str) -> str:
+    """Where a part is found when it is called."""
+    return f"synthdp.{'audit.membership' if part == 'attack_rows' else 'release.judge'}.{part}"
+
+
 failing = dying(partial(ValueError, "canary-7391"))
 
 
@@ -57,7 +62,7 @@ def test_the_bundle_is_there_before_rows_are_judged_and_their_errors_change_the_
     there: list[bool] = []
     for part in PARTS:
         monkeypatch.setattr(
-            f"synthdp.release.judge.{part}",
+            place(part),
             lambda *_, **__: there.append(tiny.bundle.is_dir()) or failing(),  # type: ignore[func-returns-value]
         )
     tiny.write(attacks=ATTACK, **ESTIMAND)
@@ -131,7 +136,7 @@ def test_before_the_bundle_only_what_a_gate_is_on_is_judged(
     monkeypatch.setattr(Session, "settle", lambda self: order.append("settle") or settle(self))  # type: ignore[func-returns-value]
     for part in PARTS:
         monkeypatch.setattr(
-            f"synthdp.release.judge.{part}",
+            place(part),
             lambda *_, part=part, **__: order.append(part) or failing(),
         )
     tiny.release()
@@ -152,7 +157,7 @@ def test_a_bundle_stands_while_it_is_judged_and_is_judged_later(
     monkeypatch.setattr(
         "synthdp.release.run.draw", lambda *a: tables.append(draw(*a)) or tables[-1]
     )
-    monkeypatch.setattr("synthdp.release.judge.attack_rows", failing)
+    monkeypatch.setattr(place("attack_rows"), failing)
     both = {"type": "integer", "lower": 0, "upper": 40, "derived": "visits + visits"}
     gates = [{"metric": "tv1_noisy", "at_most": 1}]
     tiny.write(attacks=ATTACK, gates=gates, columns={"both": both})

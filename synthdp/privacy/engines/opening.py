@@ -17,8 +17,6 @@ from synthdp.data.domain import Domain
 from synthdp.data.kinds.kind import EncodedColumn
 from synthdp.errors import DataError
 from synthdp.privacy.engines.engine import Engine, EngineTable, Reading
-from synthdp.privacy.engines.on_arrow import ArrowEngine
-from synthdp.privacy.engines.on_dask import DaskEngine
 from synthdp.privacy.engines.parts import find_parts
 from synthdp.privacy.readers.checks import (
     check_declared_rows,
@@ -75,6 +73,8 @@ def reach(dataset: Dataset, compute: Compute, domain: Domain, *, folder: Path) -
     Raises:
         DataError: it does not, or it has not.
     """
+    from synthdp.privacy.engines.on_dask import DaskEngine
+
     engine = _engine(dataset, compute, _reading(dataset, domain, ("", ""), 0.0), folder, 0.0)
     if isinstance(engine, DaskEngine):
         engine.check()
@@ -132,5 +132,9 @@ def _engine(
     reading = replace(reading, names=names)
     threads = compute.threads or os.cpu_count() or 1
     if engine_of(source, compute) == "dask":
+        from synthdp.privacy.engines.on_dask import DaskEngine
+
         return DaskEngine(reading, parts, dataset.rows.value, threads, compute.address)
+    from synthdp.privacy.engines.on_arrow import ArrowEngine
+
     return ArrowEngine(reading, parts, threads)
