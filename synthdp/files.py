@@ -25,7 +25,6 @@ from synthdp.errors import VerifyError
 
 SUMS = "SHA256SUMS"  # of a bundle
 MAX_TEXT = 16 << 20  # bytes; Python's objects take up to fifty times as many
-MAX_DIGITS = 400  # of a number
 
 
 def read_text(path: Path) -> str:
@@ -118,7 +117,7 @@ def _finite(digits: str) -> float:
 
 
 def _whole(digits: str) -> int:
-    if len(digits) > MAX_DIGITS:
+    if len(digits) > 400:  # of a number
         raise ValueError("a number is too large")
     return int(digits)
 

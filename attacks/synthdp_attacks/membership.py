@@ -262,8 +262,6 @@ def _cramer_v(synthetic: Codes, sizes: Sequence[int]) -> FloatArray:
 
 MAIN = ("targeted", "random_forest")
 BASELINE = ("histogram", "random_forest")
-# Models without the target: two pairs. The verdict says whether all targets together are enough.
-ENOUGH_TO_SPLIT = 4
 
 
 @dataclass(frozen=True)
@@ -359,7 +357,9 @@ def attack_membership(
             folder = _heard(fleet.within(f"control-{number}"), progress, before + 2 * pairs, steps)
             control = played(pairs=control_pairs, fleet=folder, control=True)
             controls.append(_inside(control, public))
-        elif (~game.shadow_members).sum() >= ENOUGH_TO_SPLIT:
+        # Models without the target: two pairs. The verdict says whether all targets together are
+        # enough.
+        elif (~game.shadow_members).sum() >= 4:
             controls.append(game.control(rng))
     report = judge(
         games,

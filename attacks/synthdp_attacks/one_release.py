@@ -44,11 +44,6 @@ from synthdp_attacks.threat import AttackError, BoolArray, Codes, FloatArray, Pu
 # only a threshold does.
 
 
-# Around synthetic rows the kernel is narrow, for what is looked for are copies; around the
-# reference it is as wide as makes that likeliest, for there the population is estimated.
-COPY_BANDWIDTH = 0.03
-
-
 @dataclass(frozen=True)
 class View:
     """The adversary's view; tables are codes `[rows, columns]`.
@@ -69,7 +64,9 @@ def domias(view: View, asked: Codes) -> FloatArray:
     data through overfitting detection": a record is suspect where the release is denser than the
     population, not where both are.
     """
-    released = CategoricalKernel(view.public, view.synthetic, COPY_BANDWIDTH).log_density(asked)
+    # Around synthetic rows the kernel is narrow, for what is looked for are copies; around the
+    # reference it is as wide as makes that likeliest, for there the population is estimated.
+    released = CategoricalKernel(view.public, view.synthetic, 0.03).log_density(asked)
     return released - population(view, asked)
 
 
@@ -427,7 +424,6 @@ def likeliest_bandwidth(public: Public, rows: Codes, rng: np.random.Generator) -
 
 
 FALSE_ALARMS = 0.1
-_MIN_SPREAD = 1e-9  # relative; keeps ratios finite where a trainer's score does not vary
 
 
 class OnlineLira:
@@ -477,5 +473,6 @@ LIKELIHOODS: dict[str, Callable[[], OnlineLira | OfflineLira]] = {
 
 def _gaussian(scores: FloatArray) -> tuple[float, float]:
     """Mean and standard deviation of the Gaussian that is likeliest to give the scores."""
-    least = _MIN_SPREAD * (1 + float(np.abs(scores).max()))
+    # 1e-9: relative; keeps ratios finite where a trainer's score does not vary
+    least = 1e-9 * (1 + float(np.abs(scores).max()))
     return float(scores.mean()), max(float(scores.std()), least)

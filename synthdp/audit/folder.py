@@ -151,7 +151,6 @@ def _kept(path: Path, form: str) -> str | None:
 
 TARGETS = 1  # the most isolated unit: which target is chosen matters more than how many
 TABLE_RELEASES = 25  # in each world, for a pair of models
-MAX_TABLES = 50_000  # noisy tables in all releases
 # CPU seconds of a model, for each of its tables, for each cell with discrete Gaussian noise, and
 # for an example, a column and a hidden unit. Of seven models, of 10 to 222 columns, the time that
 # they took was .4 to 1.8 times what these say.
@@ -241,7 +240,8 @@ def table_releases(pairs: int, *, tables: int) -> int:
     >>> table_releases(40, tables=8), table_releases(40, tables=222)
     (1000, 112)
     """
-    return max(pairs, min(TABLE_RELEASES * pairs, MAX_TABLES // (2 * tables)))
+    # 50_000: noisy tables in all releases
+    return max(pairs, min(TABLE_RELEASES * pairs, 50_000 // (2 * tables)))
 
 
 def _measured(domain: Domain, plan: ReleasePlan) -> tuple[int, int]:

@@ -67,9 +67,6 @@ T = TypeVar("T")
 Rows = Literal["none", "simulated", "real"]
 
 PAIRS = 100  # random neighbours beside the corner cases, in the replay
-# An audit of a true claim raises the alarm with probability at most 5%, three independent ones in a
-# row with at most .0125%.
-CONFIRMATIONS = 2
 # What to do about a claim that was refuted: of a spec's plan, and of a bundle.
 DO_NOT_RELEASE = "do not release; report this as a defect"
 DO_NOT_USE = "do not use this bundle; tell its publisher"
@@ -296,7 +293,9 @@ def confirmed(run: Callable[[], Audit]) -> Audit:
     A claim counts as refuted if every repetition raises its alarm.
     """
     result = run()
-    refuted = result.refuted and all(run().refuted for _ in range(CONFIRMATIONS))
+    # An audit of a true claim raises the alarm with probability at most 5%, three independent ones
+    # in a row with at most .0125%.
+    refuted = result.refuted and all(run().refuted for _ in range(2))
     return result.model_copy(update={"refuted": refuted})
 
 

@@ -49,9 +49,6 @@ from synthdp_attacks.threat import Score
 
 OWN_GRAPH = ("predict", "learn")  # modes in which a shadow model finds its own arrows
 SIDE_BY_SIDE = 32  # most shadow models that train together
-LARGE_BATCH = 4096  # most examples of all their batches: beyond it caches overflow
-# Of z, by the attacker: so many that their sampling error is far below the noise of training.
-ELBO_DRAWS = 256
 
 
 @dataclass(frozen=True)
@@ -92,7 +89,8 @@ class ShadowTrainer:
 
         The overhead of a call is then small beside the arithmetic.
         """
-        return max(1, min(SIDE_BY_SIDE, LARGE_BATCH // self.spec.synthesizer.batch))
+        # 4096: most examples of all their batches; beyond it caches overflow
+        return max(1, min(SIDE_BY_SIDE, 4096 // self.spec.synthesizer.batch))
 
     def many(
         self, rows: Sequence[AnyCodes], *, seed_sequences: Sequence[np.random.SeedSequence]
@@ -139,7 +137,9 @@ def released_scores(fitted: Fitted, domain: Domain) -> dict[str, Score]:
     def elbo(record: AnyCodes) -> float:
         row = groups.of(np.asarray(record, dtype=np.uint16)[None, :])
         generator = torch.Generator().manual_seed(0)  # of the attacker, no noise of a mechanism
-        return float(synthesizer.elbo(row, draws=ELBO_DRAWS, generator=generator)[0])
+        # Of z, by the attacker: so many that their sampling error is far below the noise of
+        # training.
+        return float(synthesizer.elbo(row, draws=256, generator=generator)[0])
 
     return {"elbo": elbo, "tables": table_score(noisy)}
 

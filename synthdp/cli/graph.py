@@ -186,8 +186,6 @@ def _run(
 
 # --- text ---
 
-MAX_OPEN = 20  # pairs without an answer that a text names
-
 
 def graph_text(graph: CausalGraph) -> str:
     """All links in column order of their effects, aligned; then groups and unseen causes."""
@@ -196,7 +194,8 @@ def graph_text(graph: CausalGraph) -> str:
         (e for e in graph.edges if e.structural), key=lambda e: (rank[e.effect], rank[e.cause])
     )
     aligned = _aligned([(_words(e), e.provenance) for e in links])
-    return say_of_plan("graph", graph=graph, links=aligned, most=MAX_OPEN)
+    # 20: pairs without an answer that a text names
+    return say_of_plan("graph", graph=graph, links=aligned, most=20)
 
 
 def validation_text(found: ValidationReport) -> str:

@@ -257,8 +257,6 @@ def budget_noted(unspent: str = Account.unspent) -> Iterator[Account]:
 
 FIRST_LOOK = "forms"
 """Purpose of the first look of a search; written in ledgers."""
-ROUNDING = 1e-9
-"""Relative error of a sum of declared budgets."""
 
 
 def searched_unit(unit: PrivacyUnit) -> dict[str, Any]:
@@ -322,7 +320,7 @@ def check_domain_from(spec: ReleaseSpec, entries: Sequence[Entry]) -> None:
                 " init --private` wrote it; nothing was spent"
             ),
         )
-    slack = 1 + ROUNDING
+    slack = 1 + 1e-9  # relative error of a sum of declared budgets
     if stated.epsilon * slack < epsilon or stated.delta * slack < delta:
         raise BudgetError(
             f"dataset.domain_from states epsilon {stated.epsilon:g} at delta {stated.delta:g}; all"

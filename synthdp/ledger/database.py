@@ -37,7 +37,6 @@ _MEND = (
     "see that the ledger's database runs, and that its disk has room and may be written; then try"
     " again"
 )
-_CREATE_LOCK = 0x53594E5448  # any constant: those who would create the table queue here
 
 _metadata = sa.MetaData()
 _entries = sa.Table(
@@ -147,7 +146,8 @@ def _create(engine: Engine) -> None:
         if engine.dialect.name == "sqlite":
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         else:
-            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CREATE_LOCK)))
+            # 0x53594E5448: any constant, at which those who would create the table queue here
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(0x53594E5448)))
         _metadata.create_all(connection)
         connection.commit()
 

@@ -29,18 +29,12 @@ FINE, COARSE = 1e-4, 1e-3
 # A mixture has one component for each row of a group, and its PLD takes seconds beyond this many;
 # larger groups get the generic group bound.
 MAX_GROUP_ROWS = 20
-SMALLEST_EPSILON = 1e-6
 # The library wants deltas below one, so that mechanisms without protection were given 1 - 1e-9 or
 # more. Deltas above this are rounded up to one again, and none above it is asked for: both are
 # upper bounds.
 LARGEST_DELTA = 1 - 1e-8
-REMEMBERED = 8  # compositions, of some megabytes each
-REMEMBERED_EPSILONS = 4096
 # What dp-accounting raises where all mass of a distribution is at infinity, or a loss overflows.
 BROKEN = (ArithmeticError, LookupError, ValueError)
-# Squared Gaussian mu up to which the grid is fine: beyond it epsilons are above three, and a fine
-# grid takes seconds for the fifth digit.
-MAX_FINE = 1.0
 
 
 def compose(
@@ -61,7 +55,7 @@ def compose(
     return total
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=8)  # compositions, of some megabytes each
 def _remembered(
     listed: tuple[dp_accounting.DpEvent, ...], adjacency: Adjacency
 ) -> pld.PrivacyLossDistribution | None:
@@ -79,9 +73,11 @@ def _remembered(
 
 
 def _wants_wide_grid(events: Sequence[dp_accounting.DpEvent]) -> bool:
+    # Squared Gaussian mu up to which the grid is fine: beyond it epsilons are above three, and a
+    # fine grid takes seconds for the fifth digit.
     return (
         any(leaf.wide_grid for event in events for leaf in leaves(event))
-        or sum(kind_of(event).squared_mu for event in events) > MAX_FINE
+        or sum(kind_of(event).squared_mu for event in events) > 1.0
     )
 
 
@@ -92,7 +88,7 @@ def epsilon(
     return _epsilon(tuple(events), delta, adjacency)
 
 
-@lru_cache(maxsize=REMEMBERED_EPSILONS)
+@lru_cache(maxsize=4096)
 def _epsilon(
     listed: tuple[dp_accounting.DpEvent, ...], delta: float, adjacency: Adjacency
 ) -> float:
@@ -145,7 +141,7 @@ def group_epsilon(
     if inflated(0.0) <= delta:
         return 0.0
     # Where delta pays for one unit and not for all, epsilon is 0, which doubling would never leave.
-    low, high = 0.0, max(epsilon(events, delta=delta, adjacency=adjacency), SMALLEST_EPSILON)
+    low, high = 0.0, max(epsilon(events, delta=delta, adjacency=adjacency), 1e-6)
     if math.isinf(high):
         return math.inf
     while inflated(high) > delta:

@@ -30,7 +30,6 @@ from synthdp.spec.model.rules import engine_of
 
 REASON = "misfits of the rows"
 EXAMPLES = 5
-LONGEST = 100  # characters of an example
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,8 @@ def _examples(values: pd.Series[Any], mask: Mask) -> tuple[tuple[str, int], ...]
         cells = values[mask].tolist()
     except (ValueError, OverflowError):  # Python has no value for one, such as a day after 9999
         return ()
-    texts = Counter((repr(v) if isinstance(v, str) else str(v))[:LONGEST] for v in cells)
+    # 100: characters of an example
+    texts = Counter((repr(v) if isinstance(v, str) else str(v))[:100] for v in cells)
     return tuple(texts.most_common(EXAMPLES))
 
 

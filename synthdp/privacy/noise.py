@@ -32,8 +32,6 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-COINS_FROM = 0.3  # from this rate on each row gets its own coin: gaps would save nothing
-
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.floating[Any]]
 Key = tuple[str, str]  # of a count: a column and a text
@@ -218,7 +216,7 @@ class Streams:
         added at the end change nothing before them. Frequent rows get
         their coins. A gap is at least one: the generator's inversion gives none with chance 2^-53.
         """
-        if rate >= COINS_FROM:
+        if rate >= 0.3:  # from this rate on each row gets its own coin: gaps would save nothing
             return np.flatnonzero(self.sampling.random(rows) < rate)
         if rate <= 0:
             return np.zeros(0, dtype=np.intp)

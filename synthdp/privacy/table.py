@@ -108,7 +108,6 @@ Unsigned = npt.NDArray[np.unsignedinteger[Any]]
 
 CHUNK_ROWS = 65_536  # a block's columns stay in cache
 MAX_CELLS = 1 << 22  # most cells of one table, and of all joint tables: 32 MiB of counts
-JOINT_LEVELS = (256, 64, 16)  # most levels of one side of a joint table: the first that fits
 
 
 def count_tables(
@@ -156,7 +155,7 @@ def _joint(positions: Sequence[Positions], sizes: Sequence[int], *, rows: int) -
     table, of the columns that any of them has.
     """
     used = sorted({c for own in positions for c in own})
-    for most in JOINT_LEVELS:
+    for most in (256, 64, 16):  # most levels of one side of a joint table: the first that fits
         run_of, run, levels = dict[int, int](), 0, 1
         for c in used:
             levels *= sizes[c]

@@ -37,7 +37,6 @@ from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.noise import fresh_generator
 from synthdp.verify.reader import Check, Reader, wrong
 
-MAX_DRAWN = 50_000  # rows of the model
 MAX_CELLS = 20_000_000  # values of what is drawn
 MAX_PAIRS = 300
 # For rows that were raked and chosen: times the limit, and total variation beyond it.
@@ -105,7 +104,7 @@ def _drawn(
     spec, domain = reader.spec, law.groups.domain
     synthesizer = Synthesizer.load(reader.folder)
     constraints = Constraints.from_spec(spec, domain)
-    count = max(1000, min(MAX_DRAWN, 4 * rows, MAX_CELLS // len(domain)))
+    count = max(1000, min(50_000, 4 * rows, MAX_CELLS // len(domain)))  # rows of the model
     codes = constraints.draw(
         lambda n: law.drawn(synthesizer.sample(n, rng=rng, threads=1), rng=rng), count, rng=rng
     )

@@ -24,7 +24,7 @@ from synthdp.audit.plan import AuditJob, _with_real_rows, audit
 from synthdp.data.domain import Domain
 from synthdp.errors import DataError, SpecError
 from synthdp.ledger.ledger import Ledger
-from synthdp.privacy.engines import opening
+from synthdp.privacy.engines import on_dask
 from synthdp.privacy.engines.engine import EngineTable
 from synthdp.privacy.engines.on_arrow import ArrowEngine
 from synthdp.privacy.noise import Streams
@@ -89,7 +89,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dask's tasks run in this process."""
-    monkeypatch.setattr(opening, "DaskEngine", Here)
+    monkeypatch.setattr(on_dask, "DaskEngine", Here)
 
 
 @pytest.fixture

@@ -35,7 +35,6 @@ from synthdp.privacy.dpsgd.training import PerExampleLoss, Progress
 from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.noise import Randomness, Streams, fresh_generator
 
-CANARIES = 5000
 HALF_NOISE = "half the noise"
 PROFILE_POINTS = 80
 SIGNIFICANCE = 0.025  # of each of the two statements
@@ -87,7 +86,7 @@ class Guesses:
 def audit_canaries(
     settings: DpSgd,
     *,
-    canaries: int = CANARIES,
+    canaries: int = 5000,
     rows: Codes | None = None,
     module: PerExampleLoss | None = None,
     delta: float = 1e-5,

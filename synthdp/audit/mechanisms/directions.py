@@ -34,8 +34,6 @@ Observer = Callable[[Scores], None]
 ORDINARY = 0  # in the last column: a row of the inner module, or one without a gradient
 # A weight's gradient is INPUT times the bias's. The bias has then 1e-6 of the squared norm.
 INPUT = 1000.0
-STEEPNESS = 10.0  # slope of a loss in clipping norms
-SUSPECTED = 0.5  # an audit looks for half the noise
 MAX_DIRECTIONS = (np.iinfo(np.uint16).max - 1) // 2
 
 
@@ -57,7 +55,8 @@ class DirectionLoss(PerExampleLoss):
         super().__init__()
         if not 1 <= directions <= MAX_DIRECTIONS:
             raise ValueError(f"{directions} directions; allowed are 1 to {MAX_DIRECTIONS}")
-        self.inner, self.directions, self.slope = inner, directions, STEEPNESS * clip / INPUT
+        # 10.0: slope of a loss in clipping norms
+        self.inner, self.directions, self.slope = inner, directions, 10.0 * clip / INPUT
         self.latent = inner.latent if inner is not None else 1
         self.pull = layers.NodeLinear(directions, (1,))
 
@@ -101,8 +100,9 @@ def train(
     Training(settings, module, after_step, None).run(table, randomness)
 
 
+# 0.5: an audit looks for half the noise
 def log_likelihood(
-    seen: Scores, *, settings: DpSgd, rows: int, sign: int = 1, noise_factor: float = SUSPECTED
+    seen: Scores, *, settings: DpSgd, rows: int, sign: int = 1, noise_factor: float = 0.5
 ) -> Scores:
     """Log likelihood ratio of one step's noisy sums, any shape: `rows` rows against none.
 

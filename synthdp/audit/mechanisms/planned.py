@@ -37,7 +37,6 @@ from synthdp.privacy.table import Columns
 BATCH = 8.0  # expected batch of the examples
 STEPS = 3  # of a replayed training: batches with all, none and half of the unit's rows
 MAX_CELLS = 10_000  # of tables that a replay chooses: larger ones take long and move no further
-STRETCH = 10.0  # of starting weights
 
 
 def replay_plan(
@@ -109,7 +108,7 @@ def stretched(module: PerExampleLoss) -> PerExampleLoss:
     """
     with torch.no_grad():
         for p in module.parameters():
-            p.mul_(STRETCH)
+            p.mul_(10.0)  # of starting weights
     return module
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from synthdp.privacy.events.base import Adjacency
     from synthdp.privacy.mechanisms.mechanism import Mechanism
 
-MAX_SHOWN = 10  # findings in a failure's message
-
 
 @pytest.fixture(scope="session")
 def replay() -> Callable[..., Replayed]:
@@ -50,7 +48,7 @@ def replay() -> Callable[..., Replayed]:
             pytest.fail("no pair of neighbours to replay", pytrace=False)
         if replayed.findings:
             head = f"{len(replayed.findings)} findings on {replayed.pairs} pairs of neighbours"
-            shown = "\n".join(map(str, replayed.findings[:MAX_SHOWN]))
+            shown = "\n".join(map(str, replayed.findings[:10]))  # findings in a failure's message
             pytest.fail(f"{head}:\n{shown}", pytrace=False)
         return replayed
 

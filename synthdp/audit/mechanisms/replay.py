@@ -202,10 +202,6 @@ def _overheard(said: list[str]) -> Iterator[None]:
     said += [f"warning: {w.message}" for w in warned]
 
 
-# Of discrete Laplace noise only comparisons are charged (the sparse vector). The neighbour's run
-# gets all of it moved by this much. That changes no comparison, and shows a noisy value that gets
-# out.
-SHIFT = 1_000_003
 UNIT_IN_BATCH = (1.0, 0.0, 0.5)  # share of the unit's rows, rounded up, in one batch after another
 
 
@@ -337,7 +333,10 @@ class Recorder:
             and (told.kind, told.exact.shape) == (kind, exact.shape)
             and shape in (None, told.noisy.shape)
         ):
-            noisy = told.noisy + SHIFT if kind == "laplace" else told.noisy
+            # Of discrete Laplace noise only comparisons are charged (the sparse vector). The
+            # neighbour's run gets all of it moved by this much. That changes no comparison, and
+            # shows a noisy value that gets out.
+            noisy = told.noisy + 1_000_003 if kind == "laplace" else told.noisy
         else:
             nothing = np.zeros_like(exact) if shape is None else np.zeros(shape, dtype=np.int64)
             self.calls.append(NoiseCall(kind, exact, sigma, spacing, nothing))

@@ -72,7 +72,6 @@ from synthdp.privacy.events.kinds import SecretSampleDpEvent
 from synthdp.privacy.noise import NoiseKind
 
 GAUSSIAN: Sequence[NoiseKind] = ("rounded", "lattice")
-ROUNDING = 1 + 1e-9  # of the sums of squares here
 
 
 Difference = tuple[Differs, str, str, str]  # what differs, where, found, allowed
@@ -117,7 +116,7 @@ class _Walk:
     def spend(self, used: float, allowed: float, unit: str, *, since: int) -> None:
         """Compare a move with its allowance; the draws from `since` on hid it."""
         self.share = max(self.share, used / allowed if allowed else 0.0)
-        if used <= allowed * ROUNDING:
+        if used <= allowed * (1 + 1e-9):  # of the sums of squares here
             return
         where = f"draws {since + 1} to {self.at} together"
         if self.at == since + 1:

@@ -31,7 +31,6 @@ import pandas as pd
 
 from synthdp.spec.model import Edge, Graph
 
-SEED = 20261121
 ROWS = 2950
 QUIZZES, QUESTIONS, TOPICS = 79, 12, 8
 BEGINS = 0.8  # chance to begin a quiz that one may begin
@@ -66,7 +65,7 @@ def graph() -> Graph:
 
 def frame(*, rows: int = ROWS) -> pd.DataFrame:
     """The table: `rows` rows of "right", "wrong" and missing values, the same at every call."""
-    rng = np.random.default_rng(SEED)
+    rng = np.random.default_rng(20261121)
     discrimination = rng.uniform(0.7, 1.7, (QUIZZES, QUESTIONS))
     difficulty = rng.standard_normal((QUIZZES, QUESTIONS))
     general = rng.standard_normal(rows)

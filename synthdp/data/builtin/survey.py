@@ -20,8 +20,6 @@ import pandas as pd
 
 from synthdp.spec.model import Edge, Graph
 
-SEED = 20261121
-
 Values = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 Parents = Mapping[str, Values]
@@ -46,7 +44,7 @@ class Structure:
 
 def frame(*, rows: int = 1000) -> pd.DataFrame:
     """The table, `rows` rows in the order of `STRUCTURE`; the same rows at every call."""
-    seeds = np.random.SeedSequence(SEED).spawn(len(STRUCTURE))
+    seeds = np.random.SeedSequence(20261121).spawn(len(STRUCTURE))
     values: dict[str, Values] = {}
     for (name, equation), seed in zip(STRUCTURE.items(), seeds, strict=True):
         parents = {p: values[p] for p in equation.parents}

@@ -57,7 +57,6 @@ from synthdp.privacy.table import Table
 Places = npt.NDArray[np.intp]
 
 PAD = 4  # rows by which batches grow
-SMALL = 1e-6  # in a clipping coefficient's denominator, as Opacus has it
 
 
 def train_stacked(
@@ -166,7 +165,8 @@ class _StackedTrainer:
             ]
             norm = torch.stack(norms).norm(2, dim=0)
             counts = there & torch.isfinite(losses) & torch.isfinite(norm)
-            coefficient = (self.settings.clip / (norm + SMALL)).clamp(max=1.0).where(counts, 0.0)
+            # 1e-6: in a clipping coefficient's denominator, as Opacus has it
+            coefficient = (self.settings.clip / (norm + 1e-6)).clamp(max=1.0).where(counts, 0.0)
             bad = None if bool((counts == there).all()) else ~counts
             sums: dict[torch.nn.Parameter, Tensor] = {}
             for layer, (a, _), g in zip(self.layers, seen, received, strict=True):
@@ -200,7 +200,6 @@ def _without(values: Tensor, bad: Tensor | None) -> Tensor:
 # Products and losses run at full speed on widths that are multiples of this, and at a third of it
 # on a width of 4.
 VECTOR = 16
-SHORT_KEYS = 1 << 16  # keys below this are sorted by counting, in a fraction of the time
 
 
 class StackedLayer(nn.Module):
@@ -366,7 +365,8 @@ def _widened(values: Tensor, value: float = 0.0) -> Tensor:
 
 def _order(keys: Tensor, bound: int) -> Tensor:
     """Positions of `keys`, which lie below `bound`, in ascending order."""
-    values = keys.numpy().astype(np.uint16) if bound <= SHORT_KEYS else keys.numpy()
+    # 1 << 16: keys below this are sorted by counting, in a fraction of the time
+    values = keys.numpy().astype(np.uint16) if bound <= (1 << 16) else keys.numpy()
     return torch.from_numpy(np.argsort(values, kind="stable"))
 
 

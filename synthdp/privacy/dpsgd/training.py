@@ -438,23 +438,15 @@ class _Trainer(Clipping):
 # --- allocator ---
 
 
-TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
-KEPT_BLOCK, KEPT_FREE = (
-    32 << 20,
-    256 << 20,
-)  # bytes: larger blocks go back when freed, and what is free above that much
-
-
 @functools.cache
 def keep_freed_memory() -> None:
-    """Let this process keep freed blocks, up to `KEPT_FREE` bytes. Where the C library is not
-    glibc, nothing changes.
-    """
+    """Let this process keep freed blocks. Where the C library is not glibc, nothing changes."""
     if not sys.platform.startswith("linux"):
         return
     try:
         setting = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
         return
-    setting(MMAP_THRESHOLD, KEPT_BLOCK)
-    setting(TRIM_THRESHOLD, KEPT_FREE)
+    trim_threshold, mmap_threshold = -1, -3  # of glibc's malloc.h
+    setting(mmap_threshold, 32 << 20)  # bytes: larger blocks go back when freed
+    setting(trim_threshold, 256 << 20)  # and what is free above that much

@@ -54,7 +54,6 @@ from synthdp.privacy.table import Columns, Side, Summands
 T = TypeVar("T")
 SHARD_ROWS = 1 << 21
 TIMEOUT_S = 30
-ASKED = 5  # times that four workers may die of one task, or beside it
 
 
 @dataclass(frozen=True)
@@ -255,7 +254,7 @@ def _gathered(futures: list[Any]) -> Iterator[Any]:
 
 def _result(future: Any) -> Any:
     """What a task gave. One whose workers died, as Dask tells of after four, is asked again."""
-    for _ in range(ASKED):
+    for _ in range(5):  # times that four workers may die of one task, or beside it
         try:
             return future.result()
         except Exception as error:

@@ -57,11 +57,6 @@ POSTGRESQL_KINDS: Mapping[int, Kind] = {
     1114: "instant",
 }
 """By the number of a type: fixed since they exist (pg_type.dat)."""
-SHORT = 700
-"""`real`, of 32 bits. PostgreSQL casts its .1 to .10000000149011612 of 64 bits. A driver reads the
-fewest digits that tell it from its neighbours, `0.1`, and so does `SqlEngine._source`. The nearest
-number of 64 bits to some digits is the same for PostgreSQL and Python, which both round correctly.
-"""
 OLDEST = 130_000
 """The first version of PostgreSQL that draws a key itself (`Dialect.fresh`)."""
 REFUSED = {1042: "char(n)", 1083: "time", 1184: "timestamp with time zone", 2950: "uuid"}
@@ -93,7 +88,11 @@ class SqlEngine:
                 for column, number in types.items():
                     other = f"PostgreSQL's {REFUSED.get(number, f'number {number}')}"
                     self.kinds[column] = POSTGRESQL_KINDS.get(number, other)
-                self.short.update(c for c, number in types.items() if number == SHORT)
+                # 700: `real`, of 32 bits. PostgreSQL casts its .1 to .10000000149011612 of 64 bits.
+                # A driver reads the fewest digits that tell it from its neighbours, `0.1`, and so
+                # does `SqlEngine._source`. The nearest number of 64 bits to some digits is the same
+                # for PostgreSQL and Python, which both round correctly.
+                self.short.update(c for c, number in types.items() if number == 700)
                 check_kinds(self.reading.domain, self.kinds)
                 if (unit := self.reading.id_column) is not None:
                     check_id_kind(unit, self.kinds[unit])

@@ -31,7 +31,6 @@ REALS = ("real", "decimal")
 SOURCE, LEVEL, UNIT = "synthdp_source", "synthdp_l", "synthdp_u"
 NAN = "{} = CAST('NaN' AS {})"  # whether a number is none, whatever its bits
 WHOLE = "^[+-]?[0-9]+([.]0*)?$"  # a plain whole number
-LEAF = 4  # branches of one CASE; a search of more halves them first
 # What Python's `strip` takes from both ends of a text.
 SPACES = "".join(map(chr, (*range(9, 14), *range(28, 33), 0x85, 0xA0, 0x1680))) + "".join(
     map(chr, (*range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000))
@@ -145,7 +144,8 @@ class Statement:
     ) -> str:
         if not keys:
             return str(other)
-        if len(keys) <= LEAF or kind == "truth":
+        # 4: branches of one CASE; a search of more halves them first
+        if len(keys) <= 4 or kind == "truth":
             branches = " ".join(
                 f"WHEN {value} = {self._literal(k, kind)} THEN {group[level]}" for k, level in keys
             )

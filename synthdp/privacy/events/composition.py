@@ -26,9 +26,6 @@ Floats = npt.NDArray[np.float64]
 TAIL = 1e-15  # mass that a window of losses may leave out on either side
 REACH = 500_000  # places of a grid on either side of a loss of zero
 BLOCK = 64  # places whose losses are taken for their largest, or smallest, where a window is sought
-# Of Chernoff's bound, in standard deviations, and in what `TAIL` needs of the longest part, which
-# is what bounds sums of rare large losses; any is sound.
-ORDERS = (0.3, 0.6, 1.0, 1.7, 2.8, 4.5, 8.3)
 
 
 @dataclass(frozen=True)
@@ -132,7 +129,12 @@ def _window(parts: Sequence[Part]) -> tuple[int, int]:
     middle = math.fsum(part.count * part.moments[0] for part in parts)
     variance = math.fsum(part.count * part.moments[1] for part in parts)
     scales = 1 / math.sqrt(max(variance, 1.0)), -math.log(TAIL) / max(len(p.probs) for p in parts)
-    for t, sign in product([order * scale for scale in scales for order in ORDERS], (1, -1)):
+    # Of Chernoff's bound, in standard deviations, and in what `TAIL` needs of the longest part,
+    # which is what bounds sums of rare large losses; any is sound.
+    for t, sign in product(
+        [order * scale for scale in scales for order in (0.3, 0.6, 1.0, 1.7, 2.8, 4.5, 8.3)],
+        (1, -1),
+    ):
         logs = (part.count * part.log_mean(sign * t) for part in parts)
         reach = (math.fsum(logs) - math.log(TAIL)) / t
         if not math.isfinite(reach):
@@ -175,7 +177,6 @@ def _epsilon_for(pmf: pld_pmf.DensePLDPmf, delta: float) -> float:
 # --- loss grid ---
 
 
-DEVIATIONS = 12.0  # standard deviations of noise beyond which a mass of e^-72 is counted as lost
 # A delta beyond which nothing is claimed; the library wants one below 1, and `accounting` reports
 # 1.
 NO_PROTECTION = 1 - 1e-9
@@ -213,7 +214,8 @@ def discrete_gaussian_pld(sigma: float, *, width: float) -> pld.PrivacyLossDistr
     >>> round(discrete_gaussian_pld(1.0, width=1e-3).get_epsilon_for_delta(1e-5), 1)
     4.4
     """
-    reach = math.ceil(DEVIATIONS * sigma) + 1
+    # 12.0: standard deviations of noise beyond which a mass of e^-72 is counted as lost
+    reach = math.ceil(12.0 * sigma) + 1
     x = np.arange(-reach, reach + 1, dtype=np.float64)
     mass = np.exp(-((x / sigma) ** 2) / 2)
     losses, mass = (0.5 - x) / sigma**2, mass / mass.sum()

@@ -34,9 +34,7 @@ Floats = npt.NDArray[np.float64]
 ORDERS = 1 + np.geomspace(
     1e-3, 1e4, 200
 )  # any order above 1 gives a sound bound; so many lose nothing visible
-TAIL = 40.0  # nats: epsilons beyond which delta is below e^-40
 LARGEST_PURE_EPSILON = 600.0  # the same for what is pure, whose losses are few
-MAX_ONE_BY_ONE = 1000  # choices: of more, that bound is the looser one, and takes minutes
 JUDGED_AT = 1e-6  # the delta at which two sound bounds are compared
 POINTS = 4000  # of the grid: a coarser one costs tightness, never soundness
 
@@ -76,7 +74,8 @@ def concentrated_pld(rho: float, *, width: float) -> pld.PrivacyLossDistribution
     Accounting of Differential Privacy via Characteristic Function", arXiv:2106.08567v3, Theorem
     10].
     """
-    steps = _grid(min(rho + 2 * math.sqrt(rho * TAIL), LARGEST_EPSILON), width)
+    # 40.0 nats: epsilons beyond which delta is below e^-40
+    steps = _grid(min(rho + 2 * math.sqrt(rho * 40.0), LARGEST_EPSILON), width)
     epsilons, last = steps * width, len(steps) // 2
     deltas = _delta_bound(rho, epsilons)
     below = slice(0, last)
@@ -123,7 +122,7 @@ def bounded_range_pld(spread: float, count: int, *, width: float) -> pld.Privacy
     if spread > LARGEST_EPSILON:
         return nothing(width)
     as_zcdp = concentrated_pld(count * spread**2 / 8, width=width)
-    if count > MAX_ONE_BY_ONE:
+    if count > 1000:  # choices: of more, that bound is the looser one, and takes minutes
         return as_zcdp
     steps = _grid(spread, width)
     inside = np.clip(steps * width, -spread, spread)

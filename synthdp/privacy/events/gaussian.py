@@ -39,8 +39,6 @@ from synthdp.privacy.events.base import (
     whole,
 )
 
-MIN_NOISE = 0.02  # of Gaussians, in units of what moves: an epsilon of 100 leaves .08
-MIXTURE_WEIGHT = 0.1  # of its expected loss, as its grid is ten times as wide
 RELATION = {
     "add_remove": dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE,
     "replace_one": dp_accounting.NeighboringRelation.REPLACE_ONE,
@@ -267,7 +265,7 @@ class MixtureOfGaussians(Adapter):
             * squared
             * _bounded_noise(self.event.standard_deviation) ** -2
             / 2
-            * MIXTURE_WEIGHT
+            * 0.1  # of its expected loss, as its grid is ten times as wide
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -296,7 +294,7 @@ class MixtureOfGaussians(Adapter):
 
 def _bounded_noise(value: Any) -> float:
     """A noise multiplier of Gaussians, which must not be next to none."""
-    if positive(value) < MIN_NOISE:
+    if positive(value) < 0.02:  # of Gaussians, in units of what moves: an epsilon of 100 leaves .08
         raise ValueError(f"a noise of {value:g} is next to none")
     return float(value)
 
@@ -309,7 +307,6 @@ Integers = npt.NDArray[np.intp]
 Booleans = npt.NDArray[np.bool_]
 
 FARTHEST = 700.0  # nats that a 64-bit exponential holds
-GROWTH = 1e-12  # of a delta from one epsilon to the next, that rounding may make
 NEAR = 1e-12  # far above the rounding of a sum of some terms
 
 
@@ -344,7 +341,8 @@ def _dots(loss: Any, width: float) -> pld_pmf.DensePLDPmf:
     bounds = loss.connect_dots_bounds()
     low, high = math.floor(bounds.epsilon_lower / width), math.ceil(bounds.epsilon_upper / width)
     deltas = np.asarray(loss.get_delta_for_epsilon(np.arange(low, high + 1) * width))
-    if (np.diff(deltas) > GROWTH).any():
+    # 1e-12: of a delta from one epsilon to the next, that rounding may make
+    if (np.diff(deltas) > 1e-12).any():
         raise ValueError("delta grows with epsilon")
     deltas = np.minimum.accumulate(deltas)
     falls, wide = np.diff(deltas), math.expm1(width)

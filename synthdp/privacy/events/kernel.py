@@ -37,8 +37,6 @@ from synthdp.privacy.events.concentrated import (
 )
 from synthdp.privacy.events.gaussian import Gaussian, gaussian
 
-MAX_SIGMA = 2e5  # of discrete noise, whose distribution is composed count by count
-
 
 class KernelEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[misc]
     """Written field by field. Abstract."""
@@ -115,7 +113,8 @@ class DiscreteGaussianDpEvent(KernelEvent):
         """
         whole(times, limits.tables)
         moved = whole(self.sensitivity, MAX_ROWS)
-        return times * (moved / positive(self.sigma, MAX_SIGMA)) ** 2 / 2
+        # 2e5: of discrete noise, whose distribution is composed count by count
+        return times * (moved / positive(self.sigma, 2e5)) ** 2 / 2
 
     def words(self) -> str:
         return (

@@ -39,13 +39,7 @@ from synthdp.privacy.events.kernel import (
     ThresholdedGaussianDpEvent,
 )
 
-MAX_PARTS = 200  # of one purpose, in a stranger's bundle
 OF_BATCHES = (PoissonSampled.name, MixtureOfGaussians.name)  # events of one step of a training
-SAME = 1e-9  # relative: two rates that are computed differently
-# Width of the grid of losses on a secret sample, which makes them smaller: a finer one takes most
-# of the time of a plan, for the fifth digit of epsilon.
-INSIDE = 5e-4
-REMEMBERED = 20  # costs on all rows, of the sizes of groups that a certificate tells
 
 
 class Nothing(Adapter):
@@ -184,7 +178,7 @@ class All(Adapter):
         return next((problem for problem in found if problem), None)
 
     def expected_loss(self, limits: WorkLimits, times: int) -> float:
-        if len(self.parts) > MAX_PARTS:
+        if len(self.parts) > 200:  # of one purpose, in a stranger's bundle
             raise ValueError(f"{len(self.parts)} events of one purpose")
         return math.fsum(kind_of(part).expected_loss(limits, times) for part in self.parts)
 
@@ -206,7 +200,7 @@ class All(Adapter):
         return f"discrete Gaussian on counts that a unit moves by at most {most}; tables: {listed}"
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=20)  # costs on all rows, of the sizes of groups that a certificate tells
 def _inside(event: dp_accounting.DpEvent, width: float) -> pld.PrivacyLossDistribution:
     """Of what runs on a secret sample; each group asks for those of the smaller ones again."""
     return cost_of(event, "add_remove", width)
@@ -242,7 +236,9 @@ class SecretSampleDpEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[mis
         told = [self.event, *(kind_of(self.event).widened(j) for j in range(2, self.units + 1))]
         if self.rate == 1:
             return cost_of(told[-1], adjacency, width)
-        inners = [_inside(event, max(width, INSIDE)) for event in told]
+        # Width of the grid of losses on a secret sample, which makes them smaller: a finer one
+        # takes most of the time of a plan, for the fifth digit of epsilon.
+        inners = [_inside(event, max(width, 5e-4)) for event in told]
         return secret_sample_pld(inners, self.rate, width=width)
 
     def widened(self, size: int) -> dp_accounting.DpEvent | None:
@@ -258,7 +254,8 @@ class SecretSampleDpEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[mis
 
         A sample that the spec does not ask for, or a smaller one, is none that a release draws.
         """
-        if positive(self.rate, 1) < limits.sample * (1 - SAME):
+        # 1e-9: relative, of two rates that are computed differently
+        if positive(self.rate, 1) < limits.sample * (1 - 1e-9):
             raise ValueError(f"a sample of {self.rate:g} of the units, smaller than the spec's")
         return kind_of(self.event).expected_loss(limits, times)
 

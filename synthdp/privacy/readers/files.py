@@ -57,7 +57,6 @@ from synthdp.spec.model import (
 )
 
 MAX_HEADER = 1_000_000  # bytes of the line that names the columns
-BLOCK = 16 << 20  # bytes; no row of a CSV file is longer than two of them
 MAX_CELL = 1 << 16  # bytes of a text in a Parquet file: far more than any category has
 # How files begin that are none of text, and how the CSV parser's errors do (they go on with the
 # row).
@@ -126,9 +125,10 @@ def _parsed(
     from pyarrow import csv as arrow_csv
 
     try:
+        # 16 << 20: bytes; no row of a CSV file is longer than two of them
         table = arrow_csv.read_csv(
             file,
-            read_options=arrow_csv.ReadOptions(use_threads=False, block_size=BLOCK),
+            read_options=arrow_csv.ReadOptions(use_threads=False, block_size=16 << 20),
             # An empty line is a missing value where there is one column, and nothing otherwise.
             parse_options=arrow_csv.ParseOptions(
                 delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=len(names) > 1

@@ -19,8 +19,6 @@ from synthdp.errors import DataError, by_kind
 from synthdp.spec.addresses import from_folder
 from synthdp.spec.model import SqlSource
 
-FETCHED = 10_000  # rows at a time
-
 FORM = (
     "it has the form postgresql+psycopg://user:password@host/database, and its driver must be"
     " installed"
@@ -67,8 +65,9 @@ def read_query(
             names = list(result.keys())
             check(names)
             rows: list[sqlalchemy.Row[tuple[object, ...]]] = []
+            # 10_000: rows at a time
             while block := by_kind(
-                lambda: result.fetchmany(FETCHED), "the database broke off its answer", RUNS
+                lambda: result.fetchmany(10_000), "the database broke off its answer", RUNS
             ):
                 rows += block
                 check_rows(len(rows))

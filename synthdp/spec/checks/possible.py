@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 UNIFORM_ROWS = 50_000
-MIN_EQUAL = 0.1  # of even rows, for an equation between whole numbers
 COMPUTED = (
     "take one column out of the model and have it computed from the others, e.g. `after: {type:"
     ' number, derived: "before + change", ...}`'
@@ -55,12 +54,13 @@ def impossible(spec: ReleaseSpec) -> Iterator[SpecMistake]:
         values |= {name: _computed(name, values, spec) for name in read if name not in values}
         holds = {i: ~e.violated(values) for i, e in readable.items()}
         # Next to no drawn row fulfils these equations, whatever the model learnt.
+        # 0.1: of even rows, for an equation between whole numbers
         by_chance = [
             i
             for i, e in readable.items()
             for equation in e.equations
             if any(spec.columns[name].continuous for name in equation.columns)
-            or equation.truth(values)[0].mean() < MIN_EQUAL
+            or equation.truth(values)[0].mean() < 0.1
         ]
     for i in dict.fromkeys(by_chance):
         message = "is an equation between numbers, which drawn rows fulfil by chance alone"

@@ -81,9 +81,6 @@ def syntax_mistake(error: yaml.MarkedYAMLError, text: str) -> Mistake:
     return Mistake(line, column, (), f"this is not YAML: {problem}", hint)
 
 
-MAX_FINDINGS = 500
-
-
 @dataclass(frozen=True)
 class SpecMistake:
     """One mistake at `loc`, a path of keys and list positions from the root of the spec."""
@@ -112,7 +109,7 @@ def stated(spec: BaseModel, *path: str) -> str:
 
 def findings(error: ValidationError, root: type[BaseModel]) -> list[SpecMistake]:
     """Every mistake in `error`, which came from validating `root`."""
-    details = error.errors(include_url=False)[:MAX_FINDINGS]
+    details = error.errors(include_url=False)[:500]
     found = [f for detail in details for f in _finding(detail, root)]
     # A key that is unknown because it is misspelt explains the one that is missing.
     meant = {

@@ -22,7 +22,7 @@ import pytest
 
 from synthdp.errors import DataError
 from synthdp.privacy import source
-from synthdp.privacy.engines import on_arrow, opening, parts
+from synthdp.privacy.engines import on_arrow, on_dask, parts
 from synthdp.privacy.engines.on_dask import DaskEngine
 from synthdp.privacy.engines.parts import Part
 from synthdp.privacy.readers import files
@@ -37,7 +37,7 @@ TIMES = (1, 2, 9, 51)
 def _stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A place for SQLite, and none for Dask: its tasks run here."""
     monkeypatch.setenv("TEST_DB_URL", f"sqlite:///{tmp_path / 't.db'}")
-    monkeypatch.setattr(opening, "DaskEngine", Here)
+    monkeypatch.setattr(on_dask, "DaskEngine", Here)
 
 
 class Reads:
@@ -109,7 +109,7 @@ def test_a_row_more_changes_how_a_cluster_reads_no_other(
     name: str, cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A few pairs: what its tasks read is looked at above, without a cluster."""
-    monkeypatch.setattr(opening, "DaskEngine", DaskEngine)
+    monkeypatch.setattr(on_dask, "DaskEngine", DaskEngine)
     way = replace(WAYS[name], compute={"engine": "dask", "address": cluster.scheduler_address})
     assert look(way, "float64", tmp_path, share=0.7 / len(CELLS["float64"]) ** 2, asked=1)
 
