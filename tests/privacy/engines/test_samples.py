@@ -48,9 +48,6 @@ BY_ID = reading_of(DOMAIN, "id", 3)
 SECRET = "5ec2e7" * 5 + "ab"
 
 
-HERE = {"ArrowEngine": ArrowEngine, "DaskEngine": Here}
-
-
 def in_memory(folder: Path, patch: pytest.MonkeyPatch) -> Table:
     codes = np.zeros((UNITS, 3), dtype=np.uint16)
     codes[:, 1] = np.arange(UNITS)
@@ -172,8 +169,7 @@ def test_a_table_is_opened_with_the_declared_holdout_under_its_own_key(
     unit: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a spec says of the unit and of held-out rows reaches the engine; keys are not mixed."""
-    for name in ("ArrowEngine", "DaskEngine"):
-        monkeypatch.setattr(opening, name, HERE[name])
+    monkeypatch.setattr(on_dask, "DaskEngine", Here)
     monkeypatch.setattr(Here, "check", lambda _: None)
     write(TABLE.select(["sex", "age", "ward", *(["id"] if "column" in unit else [])]), tmp_path)
     dataset = Dataset.model_validate(
