@@ -38,7 +38,7 @@ hypothesis.settings.load_profile("same examples")
 
 Figure = Callable[..., None]
 FIRST_RING = "not check"  # in the expression of marks
-IN_CHECK = re.compile(r"^pytestmark = .*pytest\.mark\.check", re.MULTILINE)
+IN_CHECK = re.compile(r"^pytestmark = .*pytest\.mark\.(check|slow)\b", re.MULTILINE)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -30,6 +30,8 @@ from synthdp.spec.model import Categorical, Integer
 from tests.audit.mechanism_examples import upper_half
 from tests.privacy.engines.tables import Here
 
+pytestmark = pytest.mark.check
+
 MOST = 2
 DOMAIN = Domain.from_spec(
     {
@@ -145,14 +147,12 @@ def pairs(folder: Path, most: int = MOST) -> Iterator[OnEngine]:
             )
 
 
-@pytest.mark.check
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=["planned", "late"])
 def test_a_unit_more_moves_what_is_charged_and_no_more(mechanism: Any, tmp_path: Path) -> None:
     found = replay(mechanism, pairs(tmp_path), domain=DOMAIN, rows_per_unit=MOST)
     assert found.findings == () and found.largest_share > 0.99
 
 
-@pytest.mark.check
 @pytest.mark.parametrize("mechanism", SUMS, ids=["strata", "products"])
 def test_a_unit_more_moves_sums_by_what_is_charged_and_no_more(
     mechanism: Any, tmp_path: Path
@@ -161,7 +161,6 @@ def test_a_unit_more_moves_sums_by_what_is_charged_and_no_more(
     assert found.findings == () and found.largest_share > 0.99
 
 
-@pytest.mark.check
 @pytest.mark.parametrize(
     "members", [(*SUMS, *BESIDE), (SUMS[1], *BESIDE, SUMS[0]), BESIDE], ids=["sums", "mixed", "no"]
 )
@@ -172,7 +171,6 @@ def test_what_is_seen_in_one_pass_moves_what_is_charged_for_each_and_no_more(
     assert found.findings == () and found.largest_share > 0.99
 
 
-@pytest.mark.check
 def test_a_cell_that_counts_rows_twice_in_one_pass_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,7 +182,6 @@ def test_a_cell_that_counts_rows_twice_in_one_pass_is_seen(
     assert {finding.differs for finding in found.findings} == {"moved"}
 
 
-@pytest.mark.check
 @pytest.mark.parametrize("ordered", [True, False])
 def test_rows_that_stay_by_the_order_in_which_they_come_are_seen(
     ordered: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -206,7 +203,6 @@ def test_rows_that_stay_by_the_order_in_which_they_come_are_seen(
     assert (found.findings == ()) is ordered
 
 
-@pytest.mark.check
 def test_an_engine_that_does_not_bound_is_seen(tmp_path: Path) -> None:
     """Falsifier: seven rows of the unit stay, and two are charged."""
     found = replay(MECHANISMS[0], pairs(tmp_path, most=64), domain=DOMAIN, rows_per_unit=MOST)

@@ -361,6 +361,7 @@ def test_graph_modes(release: Any, mode: str, words: str) -> None:
     assert words in render(_certificate(release))
 
 
+@pytest.mark.check
 @given(st.floats(1e-6, 1e4), st.integers(1, 6))
 def test_up_never_falls_below(value: float, digits: int) -> None:
     assert float(up(value, digits=digits)) >= value - 2e-6 * 10**-digits

@@ -18,6 +18,8 @@ from synthdp.release.run import release
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle
 
+pytestmark = pytest.mark.slow
+
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.yaml"))
 SHORT = {
     "evaluation": {"enabled": False},
@@ -32,7 +34,6 @@ SHORT = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # what the libraries of others deprecate
 @pytest.mark.parametrize("path", SPECS, ids=lambda p: p.stem)
 def test_the_bundle_of_every_spec_is_accepted(path: Path, tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ def test_its_graph_holds_in_python_and_has_no_cycle(name: str) -> None:
     )  # columns stand in causal order
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", DRAFTS)
 def test_the_draft_of_a_wide_table_is_the_spec_and_states_its_true_graph(name: str) -> None:
     path = SPECS / f"{name}.yaml"

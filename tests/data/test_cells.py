@@ -71,6 +71,7 @@ def test_forms(text: str, expected: str) -> None:
     assert form(text) == expected
 
 
+@pytest.mark.check
 @given(st.one_of(st.text(), st.sampled_from(NASTY), st.floats().map(repr), st.integers().map(str)))
 def test_each_text_has_one_cell_of_each_list_and_they_agree(text: str) -> None:
     """What has a size is what a column of numbers or dates reads, and lies in its cell."""

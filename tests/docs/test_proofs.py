@@ -77,6 +77,7 @@ def test_every_proof_is_listed_and_every_listed_proof_is_there() -> None:
     assert set(listed) == set(proofs(*KERNEL))
 
 
+@pytest.mark.check
 def test_each_line_cites_what_its_docstrings_cite() -> None:
     cited = proofs(*KERNEL)
     for row in rows():

@@ -170,6 +170,7 @@ def test_an_estimate_beyond_the_range_is_not_told(spec: ReleaseSpec, domain: Dom
 # --- what levels do not tell ---
 
 
+@pytest.mark.check
 @given(st.integers(0, 79), st.sampled_from(["share(smoker)", "mean(visits)", "count(smoker)",
                                             "share(age >= 40)", "mean(age)"]))  # fmt: skip
 def test_bounds_hold_whatever_lies_inside_the_levels(cut: int, statistic: str) -> None:

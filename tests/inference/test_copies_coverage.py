@@ -11,10 +11,11 @@ import pytest
 
 from tests.inference.copied import ANALYSES, held
 
+pytestmark = pytest.mark.check
+
 EVEN, SKEWED = (0.4, 0.3, 0.2, 0.1), (0.6, 0.25, 0.13, 0.02)
 
 
-@pytest.mark.check
 def test_intervals_hold_the_population_seeded() -> None:
     found = list(held(EVEN, 20_000, 12, m=10))
     assert {name for name, _ in found} >= set(ANALYSES)

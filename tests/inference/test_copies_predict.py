@@ -13,10 +13,11 @@ from synthdp.graph.level_groups import groups_of
 from synthdp.inference.least_squares import LeastSquares, Posterior, measured
 from tests.chance import seeded
 
+pytestmark = pytest.mark.slow
+
 M, RELEASES = 20, 40
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rows", [2_000, 20_000])
 @pytest.mark.parametrize("model", list(MODELS))
 def test_blocks_of_pairs_are_held(model: str, rows: int) -> None:

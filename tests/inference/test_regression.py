@@ -184,6 +184,7 @@ def test_intervals_hold_the_coefficients() -> None:
         assert min(found) >= 0.9 and 0.93 <= np.mean(found) <= 0.98
 
 
+@pytest.mark.check
 def test_an_interval_of_the_sampling_alone_would_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above is sharp: with a third of the noise's deviation it fails."""
     honest = estimands.regression_figures

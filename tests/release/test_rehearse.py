@@ -19,6 +19,8 @@ from synthdp.release.rehearse import rehearse
 from synthdp.spec.load.loader import parse_spec
 from tests.builders import skeleton
 
+pytestmark = pytest.mark.check
+
 Run = Callable[..., Any]
 COLUMNS: dict[str, Any] = {
     "age": {"type": "integer", "lower": 0, "upper": 99},
@@ -45,7 +47,6 @@ def answers_of(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {answers["kind"]: answers for answers in found["answers"]}
 
 
-@pytest.mark.check
 def test_answers_and_table_are_held_against_the_simulated_rows() -> None:
     found = rehearse(parse_spec(text_of(), path="s"))
     assert found["graph"].keys() <= {"edges_predictive"}
@@ -58,7 +59,6 @@ def test_answers_and_table_are_held_against_the_simulated_rows() -> None:
     assert means["covered"] + shares["covered"] + pairs["covered"] >= 10
 
 
-@pytest.mark.check
 def test_a_biased_answer_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     def biased(*asked: Any) -> Answer:
         answer = answer_tables(*asked)
@@ -74,7 +74,6 @@ def test_a_biased_answer_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shares["bias"] > 0.2 and shares["covered"] == 0
 
 
-@pytest.mark.check
 def test_the_command_rehearses_and_leaves_nothing(tmp_path: Path, synthdp: Any) -> None:
     path = tmp_path / "spec.yaml"
     path.write_text(text_of(constraints=["age >= 98"]), encoding="utf-8")
@@ -91,7 +90,6 @@ def test_the_command_rehearses_and_leaves_nothing(tmp_path: Path, synthdp: Any) 
     assert spec.plan().rehearsal is None
 
 
-@pytest.mark.check
 def test_a_refuted_graph_is_told(
     tmp_path: Path, synthdp: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,7 +135,6 @@ ASKED = {
 }
 
 
-@pytest.mark.check
 @pytest.mark.usefixtures("seeded")
 def test_estimands_are_held_against_the_simulated_rows(tmp_path: Path, synthdp: Any) -> None:
     """Noise is drawn 100 times, with a seed: .8 is seven deviations below .95."""
@@ -160,7 +157,6 @@ def test_estimands_are_held_against_the_simulated_rows(tmp_path: Path, synthdp: 
     assert "intervals that hold it" in printed and "age ~ sick: sick=yes" in printed
 
 
-@pytest.mark.check
 @pytest.mark.usefixtures("seeded")
 def test_an_estimand_with_more_noise_than_it_states_is_seen(
     monkeypatch: pytest.MonkeyPatch,

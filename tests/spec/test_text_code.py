@@ -76,6 +76,7 @@ def test_what_cannot_be_read_or_told_apart_is_refused(entry: dict[str, object], 
     assert told in str(caught.value)
 
 
+@pytest.mark.check
 def test_many_codes_of_few_levels_are_allowed() -> None:
     codes = [f"{letter}{i:02}.{k}" for letter in "ABCD" for i in range(100) for k in range(20)]
     assert spec_with({**ICD, "codes": codes}).columns["diagnosis"].level_count == 400

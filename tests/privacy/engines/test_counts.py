@@ -175,6 +175,7 @@ ROWS = st.lists(
 )
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("with_numbers", [False, True])
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(ROWS, ROWS, st.randoms(use_true_random=False))

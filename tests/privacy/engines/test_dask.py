@@ -37,12 +37,13 @@ from tests.privacy.engines import test_sums as sums
 from tests.privacy.engines.tables import expected, levels_of, reading_of, same, write
 from tests.privacy.engines.test_counts import DOMAIN, TABLES, kept, people
 
+pytestmark = pytest.mark.check
+
 pytest.importorskip("distributed")
 
 PLAIN = LevelGroups(DOMAIN, {})
 
 
-@pytest.mark.check
 def test_a_cluster_counts_bounds_and_samples_alike(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,7 +84,6 @@ def test_a_cluster_adds_up_and_draws_alike(
     sums.check_held_out(replace(rows, reading=own), wanted)
 
 
-@pytest.mark.check
 def test_an_error_names_its_kind_and_no_log_has_more(
     cluster: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -110,7 +110,6 @@ def _told_to_a_stranger(plain: socket.socket) -> bytes:
         return b""
 
 
-@pytest.mark.check
 def test_nobody_else_on_this_machine_reaches_the_own_cluster(tmp_path: Path) -> None:
     """Whoever reaches a scheduler without a certificate could run code on its workers."""
     table = people(300, ids=50)
@@ -128,7 +127,6 @@ def test_nobody_else_on_this_machine_reaches_the_own_cluster(tmp_path: Path) -> 
             urlopen(pages + page, timeout=20)
 
 
-@pytest.mark.check
 def test_the_own_cluster_works_in_a_folder_that_no_other_account_can_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,7 +147,6 @@ def test_the_own_cluster_works_in_a_folder_that_no_other_account_can_write(
     assert not list(theirs.iterdir())
 
 
-@pytest.mark.check
 def test_no_warning_tells_how_large_a_sample_is(
     cluster: Any, tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
