@@ -42,31 +42,33 @@ from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.graph import margins as smoothing
 from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.discovery.measuring import measure_round
+from synthdp.graph.discovery.measuring import SCREEN, measure_round
 from synthdp.graph.discovery.skeleton import Releaser
 from synthdp.graph.knowledge import Pair
 from synthdp.graph.level_groups import LevelLaw, equal_groups, on_groups
 from synthdp.graph.margins import Floats, Probabilities, body_of, distances, pooled, shrunk
 from synthdp.graph.missing_patterns import likely_partners, missing_as_one, missing_patterns
+from synthdp.graph.prediction_rounds import (
+    ALL,
+    CHOSEN,
+    SCREENED,
+    STRONGEST,
+    possible_pairs,
+    screened_pairs,
+)
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
 from synthdp.privacy.plan import graph_purpose, needed
 from synthdp.privacy.private import Released
 from synthdp.spec.model import Graph
-
-ALL, CHOSEN = "all pairs", "chosen pairs"
-"""The two rounds."""
-PREDICTION_SHARES: Mapping[str, float] = {ALL: 0.35, CHOSEN: 0.65}
-"""Shares of the graph budget. On five public tables .15 and .85 gave 3% more TV2, 1 and 0 6%."""
 
 
 @dataclass(frozen=True)
 class PredictSettings:
     """Tuning of the search and of the smoothing of pairs.
 
-    `max_pairs`: most pairs of the first round, those of targets first, then those of columns side
-    by side; `max_cells`: of a table; `target_weight`: how much more the error of a pair counts that
-    holds a target; `tried_counts`: most numbers of tables that are tried for the second round, each
-    a share above the last.
+    `target_weight`: how much more the error of a pair counts that holds a target; `tried_counts`:
+    most numbers of tables that are tried for the second round, each a share above the last;
+    `strong`: mutual information from which a pair is of the third round, in nats.
 
     `min_evidence`: gain in log likelihood below which two columns count as independent, in nats: of
     independent pairs, noise alone passes it with a probability of .03 (2 x 2 levels) to .17
@@ -77,10 +79,9 @@ class PredictSettings:
     together, in nats: it is dependent, whatever else is.
     """
 
-    max_pairs: int = 2000
-    max_cells: int = 1 << 16
     target_weight: float = 2.0
     tried_counts: int = 100
+    strong: float = 0.5
     min_evidence: float = 1.0
     strengths: tuple[float, ...] = tuple(4.0**k for k in range(-6, 3))
     rough_range: float = 0.6
@@ -109,11 +110,14 @@ def predict(
     groups = LevelGroups(domain, {})
     if releaser.plan.train is None:
         groups = equal_groups(domain, smoothing.one_way_probabilities(known.value, domain.columns))
+    screens, everything = SCREEN in releaser.plan.graph, known
     pairs = possible_pairs(groups.coarse, targets)
-    everything = known
+    if pairs and screens:
+        told = screened_pairs(releaser, groups, targets, known.value)
+        pairs, everything = [*told.value], known.zip(told).map(lambda both: both[0])
     if pairs:
-        first = measure_round(releaser, ALL, pairs, groups)
-        everything = known.zip(first).map(lambda both: (*both[0], *both[1]))
+        first = measure_round(releaser, SCREENED if screens else ALL, pairs, groups)
+        everything = everything.zip(first).map(lambda both: (*both[0], *both[1]))
         planned = needed(releaser.plan.in_graph(CHOSEN, AdaptiveMarginals), graph_purpose(CHOSEN))
         seen = pair_tables(LevelLaw.of_tables(everything.value, domain))
         again = worth_measuring(seen, planned.noise_multiplier, targets)
@@ -121,6 +125,10 @@ def predict(
         again += [pair for pair in partners if pair not in again]
         second = measure_round(releaser, CHOSEN, again or pairs, groups)
         everything = everything.zip(second).map(lambda both: (*both[0], *both[1]))
+        if STRONGEST in releaser.plan.graph:
+            seen = pair_tables(LevelLaw.of_tables(everything.value, domain))
+            third = measure_round(releaser, STRONGEST, strongest(seen), groups)
+            everything = everything.zip(third).map(lambda both: (*both[0], *both[1]))
     order = prediction_order(settings, domain.names, targets)
     place = {name: i for i, name in enumerate(order)}
 
@@ -131,17 +139,6 @@ def predict(
         return CausalGraph(domain.names, tuple(edges))
 
     return everything.map(graph)
-
-
-def possible_pairs(domain: Domain, targets: Collection[str]) -> list[Pair]:
-    """The pairs of the first round, from public facts alone."""
-    names = domain.names
-    small = [p for p in combinations(names, 2) if domain.cells(p) <= SETTINGS.max_cells]
-
-    def rank(pair: Pair) -> tuple[bool, int]:
-        return targets_in(pair, targets) == 0, domain.index(pair[1]) - domain.index(pair[0])
-
-    return sorted(small, key=rank)[: SETTINGS.max_pairs]
 
 
 def targets_in(pair: Pair, targets: Collection[str]) -> int:
@@ -176,6 +173,16 @@ def worth_measuring(
         if gain > best:
             best, chosen = gain, largest
     return chosen + sure
+
+
+def strongest(seen: PairTables) -> list[Pair]:
+    """The pairs that the third round measures, the strongest first: at least one, and at most as
+    many as columns.
+    """
+    information = {pair: table.mutual_information for pair, table in seen.pairs.items()}
+    first = sorted(information, key=lambda pair: -information[pair])
+    strong = sum(nats >= SETTINGS.strong for nats in information.values())
+    return first[: min(max(1, strong), len(seen.margins))]
 
 
 def prediction_order(
@@ -243,6 +250,12 @@ class SmoothPair:
     def dependent(self) -> bool:
         """Whether the table shows a dependence."""
         return self.evidence > SETTINGS.min_evidence
+
+    @property
+    def mutual_information(self) -> float:
+        """Of the two columns, in nats."""
+        table = np.maximum(self.probabilities, 1e-300)
+        return float((table * np.log(table / np.outer(table.sum(1), table.sum(0)))).sum())
 
     def expected_error(self, sigma: float) -> float:
         """Expected total variation from the truth if it is measured with noise `sigma` per cell.
