@@ -48,6 +48,7 @@ from synthdp.graph.knowledge import Pair
 from synthdp.graph.level_groups import LevelLaw, equal_groups, on_groups
 from synthdp.graph.margins import Floats, Probabilities, body_of, distances, pooled, shrunk
 from synthdp.graph.missing_patterns import likely_partners, missing_as_one, missing_patterns
+from synthdp.graph.near_functions import few_cells
 from synthdp.graph.prediction_rounds import (
     ALL,
     CHOSEN,
@@ -72,7 +73,8 @@ class PredictSettings:
 
     `min_evidence`: gain in log likelihood below which two columns count as independent, in nats: of
     independent pairs, noise alone passes it with a probability of .03 (2 x 2 levels) to .17
-    (20 x 20 ordered levels); 2 would be passed by .005 to .05. `strengths`: variances of g.
+    (20 x 20 ordered levels); 2 would be passed by .005 to .05. `few_cells_evidence`: by how much
+    the law of few cells must explain a table better. `strengths`: variances of g.
     `rough_range` and `rough_nugget`, `smooth_range` and `smooth_nugget`: of the two kernels of
     ordered columns, Ornstein-Uhlenbeck and squared distance. `min_rows`: a margin in a table of two
     columns is at least that of so many rows. `certain`: evidence of a pair that is missing
@@ -83,6 +85,7 @@ class PredictSettings:
     tried_counts: int = 100
     strong: float = 0.5
     min_evidence: float = 1.0
+    few_cells_evidence: float = 10.0
     strengths: tuple[float, ...] = tuple(4.0**k for k in range(-6, 3))
     rough_range: float = 0.6
     rough_nugget: float = 0.02
@@ -237,7 +240,8 @@ class SmoothPair:
     """A two-way table after smoothing.
 
     `probabilities` is `[levels, levels]`; `evidence` the gain in log likelihood over independence,
-    in nats; `strength`, `first` and `second` are the variance of g and the chosen kernels.
+    in nats; `strength`, `first` and `second` are the variance of g and the chosen kernels. Where
+    most cells are empty, about `full` hold rows (`graph.near_functions`); else that is 0.
     """
 
     probabilities: Floats
@@ -245,6 +249,7 @@ class SmoothPair:
     strength: float
     first: Spectrum
     second: Spectrum
+    full: float = 0.0
 
     @property
     def dependent(self) -> bool:
@@ -265,6 +270,8 @@ class SmoothPair:
         """
         if not self.dependent:
             return 0.0
+        if self.full:
+            return math.sqrt(2 / math.pi) / 2 * self.full * sigma
         signal = self.strength * np.outer(self.first.values, self.second.values)
         left = signal * sigma**2 / (signal + sigma**2)
         variance = (self.first.vectors**2) @ left @ (self.second.vectors**2).T
@@ -284,6 +291,11 @@ def smoothed_pair(first: Axis, second: Axis, shares: Floats, sigma: float) -> Sm
             if best is None or likelihood - nothing > best.evidence:
                 best = SmoothPair(kept, likelihood - nothing, strength, a, b)
     assert best is not None
+    few = few_cells(shares, first.margin, second.margin, sigma)
+    evidence = few.likelihood - nothing
+    if min(shares.shape) > 1 and evidence > best.evidence + SETTINGS.few_cells_evidence:
+        table = few.means / few.means.sum()
+        return replace(best, probabilities=table, evidence=evidence, full=few.full)
     signal = best.first.vectors @ best.probabilities @ best.second.vectors.T
     table = np.maximum(apart + signal, 0) if best.dependent else apart
     return replace(best, probabilities=table / table.sum())
