@@ -73,8 +73,9 @@ class PredictSettings:
 
     `min_evidence`: gain in log likelihood below which two columns count as independent, in nats: of
     independent pairs, noise alone passes it with a probability of .03 (2 x 2 levels) to .17
-    (20 x 20 ordered levels); 2 would be passed by .005 to .05. `few_cells_evidence`: by how much
-    the law of few cells must explain a table better. `strengths`: variances of g.
+    (20 x 20 ordered levels); 2 would be passed by .005 to .05. `cut`: share of rows that cutting
+    a table at zero adds, above which the law of few cells is tried; `few_cells_evidence`: by how
+    much that law must explain a table better. `strengths`: variances of g.
     `rough_range` and `rough_nugget`, `smooth_range` and `smooth_nugget`: of the two kernels of
     ordered columns, Ornstein-Uhlenbeck and squared distance. `min_rows`: a margin in a table of two
     columns is at least that of so many rows. `certain`: evidence of a pair that is missing
@@ -85,6 +86,7 @@ class PredictSettings:
     tried_counts: int = 100
     strong: float = 0.5
     min_evidence: float = 1.0
+    cut: float = 0.02
     few_cells_evidence: float = 10.0
     strengths: tuple[float, ...] = tuple(4.0**k for k in range(-6, 3))
     rough_range: float = 0.6
@@ -291,13 +293,13 @@ def smoothed_pair(first: Axis, second: Axis, shares: Floats, sigma: float) -> Sm
             if best is None or likelihood - nothing > best.evidence:
                 best = SmoothPair(kept, likelihood - nothing, strength, a, b)
     assert best is not None
-    few = few_cells(shares, first.margin, second.margin, sigma)
-    evidence = few.likelihood - nothing
-    if min(shares.shape) > 1 and evidence > best.evidence + SETTINGS.few_cells_evidence:
-        table = few.means / few.means.sum()
-        return replace(best, probabilities=table, evidence=evidence, full=few.full)
     signal = best.first.vectors @ best.probabilities @ best.second.vectors.T
     table = np.maximum(apart + signal, 0) if best.dependent else apart
+    if table.sum() > 1 + SETTINGS.cut:
+        few = few_cells(shares, first.margin, second.margin, sigma)
+        evidence = few.likelihood - nothing
+        if evidence > best.evidence + SETTINGS.few_cells_evidence:
+            best, table = replace(best, evidence=evidence, full=few.full), few.means
     return replace(best, probabilities=table / table.sum())
 
 
