@@ -21,8 +21,10 @@ from synthdp.graph.margins import Floats
 
 FULL = tuple(0.5**k for k in range(1, 8))
 """Probabilities of a cell that holds more than its part of the spread rows; one is chosen."""
-SPREAD = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7)
-"""Shares of rows that are spread over all cells by the margins; one is chosen."""
+SPREAD = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7)
+"""Shares of rows that are spread over all cells by the margins; one is chosen, or none."""
+SPREAD_EVIDENCE = 3.0
+"""What the log likelihood must gain for it: noise alone makes functions look spread."""
 TINY = 1e-300
 
 
@@ -42,8 +44,11 @@ def few_cells(shares: Floats, first: Floats, second: Floats, sigma: float) -> Fe
     `second`.
     """
     apart, most = np.outer(first, second), np.minimum.outer(first, second)
-    laws = (_few_cells(shares - part * apart, most, sigma) for part in SPREAD)
-    spread, best = max(zip(SPREAD, laws, strict=True), key=lambda law: law[1].likelihood)
+    spread, best = 0.0, _few_cells(shares, most, sigma)
+    for part in SPREAD:
+        law = _few_cells(shares - part * apart, most, sigma)
+        if law.likelihood > best.likelihood + (0 if spread else SPREAD_EVIDENCE):
+            spread, best = part, law
     return best._replace(means=best.means + spread * apart)
 
 
