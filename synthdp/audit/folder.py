@@ -31,7 +31,7 @@ from synthdp import __version__
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, disk_errors
 from synthdp.files import lock_file, read_text, write_whole
-from synthdp.graph.predict import ALL, PredictSettings
+from synthdp.graph.prediction_rounds import PREDICTED, RoundSettings
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.spec.checks.chance import DECLARED, provable
 from synthdp.spec.model import ReleaseSpec
@@ -246,12 +246,13 @@ def table_releases(pairs: int, *, tables: int) -> int:
 
 def _measured(domain: Domain, plan: ReleasePlan) -> tuple[int, int]:
     """About how many noisy tables a shadow model starts with, and how many cells of them have
-    discrete noise. Both rounds of mode predict, whose noise is quickly drawn, measure all pairs.
+    discrete noise. All rounds of mode predict, whose noise is quickly drawn, measure all pairs.
     """
     planned = [table for paid in (plan.measure, plan.pairs) if paid for table in paid.tables]
     cells = sum(math.prod(domain[name].levels for name in columns) for columns in planned)
-    pairs = min(PredictSettings.max_pairs, math.comb(len(domain), 2)) if ALL in plan.graph else 0
-    return len(planned) + 2 * pairs, cells
+    pairs = min(RoundSettings.max_pairs, math.comb(len(domain), 2))
+    rounds = sum(name in plan.graph for name in PREDICTED)
+    return len(planned) + rounds * pairs, cells
 
 
 def _time(seconds: float) -> str:

@@ -85,7 +85,8 @@ def attack_rows(
             written.
     """
     shadow = shadow_spec(spec)
-    trainer = ShadowTrainer(shadow, domain, plan_for(shadow, domain), graph, white_box=True)
+    plan = plan_for(shadow, domain, like=spec)
+    trainer = ShadowTrainer(shadow, domain, plan, graph, white_box=True)
     kept = AttackFolder.open(folder)
     rng = kept.coins("game")
     board = Board.drawn(codes, units, spec, TARGETS, rng)

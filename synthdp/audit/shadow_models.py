@@ -25,7 +25,7 @@ from synthdp.data.level_groups import LevelGroups
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery.measuring import measure_round
 from synthdp.graph.level_groups import equal_groups, groups_of
-from synthdp.graph.predict import possible_pairs
+from synthdp.graph.prediction_rounds import possible_pairs
 from synthdp.graph.stage import GraphResult
 from synthdp.model.constraints import ConstraintsUnmet
 from synthdp.model.fit import Fitted, assemble, build_start, fit, measure, train
@@ -36,7 +36,7 @@ from synthdp.privacy.dpsgd.batched import train_side_by_side
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training, Weights
 from synthdp.privacy.events.kinds import event_to_json
-from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
 from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
 from synthdp.privacy.plan import TARGETS, TRAIN, ReleasePlan, needed
 from synthdp.privacy.private import Released
@@ -160,7 +160,8 @@ class TableMeasurer:
     """The noisy tables with which a release starts, measured anew on any rows.
 
     In mode predict these are its two rounds of pairs, too. Both measure all pairs here: whichever
-    pairs a round chooses, together they cost the same and tell an attacker as much.
+    pairs a round chooses, together they cost the same and tell an attacker as much. What a screen
+    before them tells is no table, and is not attacked.
     """
 
     domain: Domain
@@ -173,8 +174,9 @@ class TableMeasurer:
         rehearsal = Rehearsal(codes, self.domain, self.plan, frame=unread)
         tables, groups = measure(rehearsal).value, self._groups
         pairs = possible_pairs(groups.coarse, ())
-        for name in self.plan.graph if pairs else ():
-            tables += measure_round(rehearsal, name, pairs, groups).value
+        for name, planned in self.plan.graph.items() if pairs else ():
+            if isinstance(planned, AdaptiveMarginals):
+                tables += measure_round(rehearsal, name, pairs, groups).value
         return _with_positions(tables, self.domain)
 
     @cached_property
@@ -222,12 +224,16 @@ def shadow_spec(spec: ReleaseSpec, *, finding: Sequence[str] = ("predict",)) -> 
     )
 
 
-def plan_at(spec: ReleaseSpec, domain: Domain, epsilon: float) -> ReleasePlan:
-    """The calibrated plan at `epsilon`, or one without privacy where that is infinite."""
+def plan_at(
+    spec: ReleaseSpec, domain: Domain, epsilon: float, *, like: ReleaseSpec | None = None
+) -> ReleasePlan:
+    """The calibrated plan at `epsilon`, or one without privacy where that is infinite; with the
+    rounds of the release `like`, if it stands for one.
+    """
     if math.isinf(epsilon):
-        return without_privacy(plan_for(spec, domain))
+        return without_privacy(plan_for(spec, domain, like=like))
     privacy = spec.privacy.model_copy(update={"epsilon": epsilon})
-    return plan_for(spec.model_copy(update={"privacy": privacy}), domain)
+    return plan_for(spec.model_copy(update={"privacy": privacy}), domain, like=like)
 
 
 def without_privacy(plan: ReleasePlan, *, noise: float = 1e-9, clip: float = 1e4) -> ReleasePlan:

@@ -8,7 +8,8 @@ writes it again and compares bytes.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from synthdp.bundle.certificate import profile_svg
@@ -21,7 +22,14 @@ from synthdp.bundle.certificate_text import (
 )
 from synthdp.bundle.content import MODEL_FILES, REPORT, Bundle
 from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, deployment_yaml
-from synthdp.bundle.descriptions import DATACARD, arrow_strengths, datacard, graph_title, readme
+from synthdp.bundle.descriptions import (
+    DATACARD,
+    arrow_strengths,
+    datacard,
+    graph_title,
+    pairs_counted,
+    readme,
+)
 from synthdp.bundle.noisy_values import ESTIMANDS
 from synthdp.bundle.signing import STATEMENT
 from synthdp.bundle.table_files import (
@@ -35,6 +43,7 @@ from synthdp.evaluate.fidelity import sampling_floor
 from synthdp.files import read_text
 from synthdp.graph.level_groups import groups_of, on_groups
 from synthdp.privacy.mechanisms.scores import compared
+from synthdp.report.prose import say
 from synthdp.report.public.content import About, PublicContent, mean_noise, measured_pairs
 from synthdp.report.public.page import render_public
 from synthdp.report.sections import GraphView, budget_left
@@ -181,6 +190,14 @@ def public_content(bundle: Bundle) -> PublicContent:
         first=spec.evaluation.targets,
         notes=(
             *((f"Note: {whom}",) if (whom := spec.dataset.privacy_unit.whom) else ()),
+            *_left_out(bundle),
             *(f"Every synthetic row fulfils the constraint {text}" for text in spec.constraints),
         ),
     )
+
+
+def _left_out(bundle: Bundle) -> Iterator[str]:
+    """How many pairs mode predict left out, if any."""
+    measured, pairs = len(pairs_counted(bundle.tables)), math.comb(len(bundle.domain), 2)
+    if bundle.spec.graph.mode == "predict" and measured < pairs:
+        yield say("left_out", measured=measured, pairs=pairs)

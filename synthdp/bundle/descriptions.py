@@ -73,7 +73,7 @@ def datacard(
         or "not stated",
         sets=sorted(sorted(s, key=order.index) for s in sets),
         most_sets=40,
-        measured=len({frozenset(pair) for s in sets for pair in combinations(s, 2)}),
+        measured=len(pairs_counted(tables)),
         sound=_partners(order, [pair.names for pair in found if pair.sound]),
         unsound=sum(not pair.sound for pair in found),
         pairs=len(order) * (len(order) - 1) // 2,
@@ -93,6 +93,11 @@ def datacard(
             for name, column in spec.columns.items()
         ],
     )
+
+
+def pairs_counted(tables: Sequence[NoisyTable]) -> set[frozenset[str]]:
+    """The pairs of columns that some table has together."""
+    return {frozenset(pair) for table in tables for pair in combinations(table.columns, 2)}
 
 
 def _partners(

@@ -42,46 +42,52 @@ from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.graph import margins as smoothing
 from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.discovery.measuring import measure_round
+from synthdp.graph.discovery.measuring import SCREEN, measure_round
 from synthdp.graph.discovery.skeleton import Releaser
 from synthdp.graph.knowledge import Pair
 from synthdp.graph.level_groups import LevelLaw, equal_groups, on_groups
 from synthdp.graph.margins import Floats, Probabilities, body_of, distances, pooled, shrunk
 from synthdp.graph.missing_patterns import likely_partners, missing_as_one, missing_patterns
+from synthdp.graph.near_functions import few_cells
+from synthdp.graph.prediction_rounds import (
+    ALL,
+    CHOSEN,
+    SCREENED,
+    STRONGEST,
+    possible_pairs,
+    screened_pairs,
+)
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
 from synthdp.privacy.plan import graph_purpose, needed
 from synthdp.privacy.private import Released
 from synthdp.spec.model import Graph
-
-ALL, CHOSEN = "all pairs", "chosen pairs"
-"""The two rounds."""
-PREDICTION_SHARES: Mapping[str, float] = {ALL: 0.35, CHOSEN: 0.65}
-"""Shares of the graph budget. On five public tables .15 and .85 gave 3% more TV2, 1 and 0 6%."""
 
 
 @dataclass(frozen=True)
 class PredictSettings:
     """Tuning of the search and of the smoothing of pairs.
 
-    `max_pairs`: most pairs of the first round, those of targets first, then those of columns side
-    by side; `max_cells`: of a table; `target_weight`: how much more the error of a pair counts that
-    holds a target; `tried_counts`: most numbers of tables that are tried for the second round, each
-    a share above the last.
+    `target_weight`: how much more the error of a pair counts that holds a target; `tried_counts`:
+    most numbers of tables that are tried for the second round, each a share above the last;
+    `strong`: mutual information from which a pair is of the third round, in nats.
 
     `min_evidence`: gain in log likelihood below which two columns count as independent, in nats: of
     independent pairs, noise alone passes it with a probability of .03 (2 x 2 levels) to .17
-    (20 x 20 ordered levels); 2 would be passed by .005 to .05. `strengths`: variances of g.
+    (20 x 20 ordered levels); 2 would be passed by .005 to .05. `cut`: share of rows that cutting
+    a table at zero adds, above which the law of few cells is tried; `few_cells_evidence`: by how
+    much that law must explain a table better. `strengths`: variances of g.
     `rough_range` and `rough_nugget`, `smooth_range` and `smooth_nugget`: of the two kernels of
     ordered columns, Ornstein-Uhlenbeck and squared distance. `min_rows`: a margin in a table of two
     columns is at least that of so many rows. `certain`: evidence of a pair that is missing
     together, in nats: it is dependent, whatever else is.
     """
 
-    max_pairs: int = 2000
-    max_cells: int = 1 << 16
     target_weight: float = 2.0
     tried_counts: int = 100
+    strong: float = 0.5
     min_evidence: float = 1.0
+    cut: float = 0.02
+    few_cells_evidence: float = 10.0
     strengths: tuple[float, ...] = tuple(4.0**k for k in range(-6, 3))
     rough_range: float = 0.6
     rough_nugget: float = 0.02
@@ -109,11 +115,14 @@ def predict(
     groups = LevelGroups(domain, {})
     if releaser.plan.train is None:
         groups = equal_groups(domain, smoothing.one_way_probabilities(known.value, domain.columns))
+    screens, everything = SCREEN in releaser.plan.graph, known
     pairs = possible_pairs(groups.coarse, targets)
-    everything = known
+    if pairs and screens:
+        told = screened_pairs(releaser, groups, targets, known.value)
+        pairs, everything = [*told.value], known.zip(told).map(lambda both: both[0])
     if pairs:
-        first = measure_round(releaser, ALL, pairs, groups)
-        everything = known.zip(first).map(lambda both: (*both[0], *both[1]))
+        first = measure_round(releaser, SCREENED if screens else ALL, pairs, groups)
+        everything = everything.zip(first).map(lambda both: (*both[0], *both[1]))
         planned = needed(releaser.plan.in_graph(CHOSEN, AdaptiveMarginals), graph_purpose(CHOSEN))
         seen = pair_tables(LevelLaw.of_tables(everything.value, domain))
         again = worth_measuring(seen, planned.noise_multiplier, targets)
@@ -121,6 +130,10 @@ def predict(
         again += [pair for pair in partners if pair not in again]
         second = measure_round(releaser, CHOSEN, again or pairs, groups)
         everything = everything.zip(second).map(lambda both: (*both[0], *both[1]))
+        if STRONGEST in releaser.plan.graph:
+            seen = pair_tables(LevelLaw.of_tables(everything.value, domain))
+            third = measure_round(releaser, STRONGEST, strongest(seen), groups)
+            everything = everything.zip(third).map(lambda both: (*both[0], *both[1]))
     order = prediction_order(settings, domain.names, targets)
     place = {name: i for i, name in enumerate(order)}
 
@@ -131,17 +144,6 @@ def predict(
         return CausalGraph(domain.names, tuple(edges))
 
     return everything.map(graph)
-
-
-def possible_pairs(domain: Domain, targets: Collection[str]) -> list[Pair]:
-    """The pairs of the first round, from public facts alone."""
-    names = domain.names
-    small = [p for p in combinations(names, 2) if domain.cells(p) <= SETTINGS.max_cells]
-
-    def rank(pair: Pair) -> tuple[bool, int]:
-        return targets_in(pair, targets) == 0, domain.index(pair[1]) - domain.index(pair[0])
-
-    return sorted(small, key=rank)[: SETTINGS.max_pairs]
 
 
 def targets_in(pair: Pair, targets: Collection[str]) -> int:
@@ -176,6 +178,16 @@ def worth_measuring(
         if gain > best:
             best, chosen = gain, largest
     return chosen + sure
+
+
+def strongest(seen: PairTables) -> list[Pair]:
+    """The pairs that the third round measures, the strongest first: at least one, and at most as
+    many as columns.
+    """
+    information = {pair: table.mutual_information for pair, table in seen.pairs.items()}
+    first = sorted(information, key=lambda pair: -information[pair])
+    strong = sum(nats >= SETTINGS.strong for nats in information.values())
+    return first[: min(max(1, strong), len(seen.margins))]
 
 
 def prediction_order(
@@ -230,7 +242,8 @@ class SmoothPair:
     """A two-way table after smoothing.
 
     `probabilities` is `[levels, levels]`; `evidence` the gain in log likelihood over independence,
-    in nats; `strength`, `first` and `second` are the variance of g and the chosen kernels.
+    in nats; `strength`, `first` and `second` are the variance of g and the chosen kernels. Where
+    most cells are empty, about `full` hold rows (`graph.near_functions`); else that is 0.
     """
 
     probabilities: Floats
@@ -238,11 +251,18 @@ class SmoothPair:
     strength: float
     first: Spectrum
     second: Spectrum
+    full: float = 0.0
 
     @property
     def dependent(self) -> bool:
         """Whether the table shows a dependence."""
         return self.evidence > SETTINGS.min_evidence
+
+    @property
+    def mutual_information(self) -> float:
+        """Of the two columns, in nats."""
+        table = np.maximum(self.probabilities, 1e-300)
+        return float((table * np.log(table / np.outer(table.sum(1), table.sum(0)))).sum())
 
     def expected_error(self, sigma: float) -> float:
         """Expected total variation from the truth if it is measured with noise `sigma` per cell.
@@ -252,6 +272,8 @@ class SmoothPair:
         """
         if not self.dependent:
             return 0.0
+        if self.full:
+            return math.sqrt(2 / math.pi) / 2 * self.full * sigma
         signal = self.strength * np.outer(self.first.values, self.second.values)
         left = signal * sigma**2 / (signal + sigma**2)
         variance = (self.first.vectors**2) @ left @ (self.second.vectors**2).T
@@ -273,6 +295,11 @@ def smoothed_pair(first: Axis, second: Axis, shares: Floats, sigma: float) -> Sm
     assert best is not None
     signal = best.first.vectors @ best.probabilities @ best.second.vectors.T
     table = np.maximum(apart + signal, 0) if best.dependent else apart
+    if table.sum() > 1 + SETTINGS.cut:
+        few = few_cells(shares, first.margin, second.margin, sigma)
+        evidence = few.likelihood - nothing
+        if evidence > best.evidence + SETTINGS.few_cells_evidence:
+            best, table = replace(best, evidence=evidence, full=few.full), few.means
     return replace(best, probabilities=table / table.sum())
 
 

@@ -6,6 +6,7 @@ for it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -22,7 +23,8 @@ from synthdp.graph.discovery.measuring import SCREEN, measure_round
 from synthdp.graph.implications import implications, required_tables
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.level_groups import LevelLaw
-from synthdp.graph.predict import PREDICTION_SHARES, pair_tables, predict
+from synthdp.graph.predict import pair_tables, predict
+from synthdp.graph.prediction_rounds import prediction_rounds
 from synthdp.graph.validation import ValidationReport
 from synthdp.privacy.calibration import adaptive_round
 from synthdp.privacy.mechanisms.marginals import NoisyTable
@@ -55,12 +57,18 @@ class GraphResult:
 
 
 def rounds(
-    settings: Graph, domain: Domain, *, rows: float, counts_only: bool = False
+    settings: Graph,
+    domain: Domain,
+    *,
+    rows: float,
+    rows_over_noise: float = math.inf,
+    counts_only: bool = False,
 ) -> Mapping[str, MechanismFactory]:
     """What a mode may release, by name, and how each part is planned. All of it is public.
 
-    `rows` is the declared number of rows that a fit is expected to see. `counts_only` says that
-    they are counted elsewhere, and never seen.
+    `rows` is the declared number of rows that a fit is expected to see, and `rows_over_noise` that
+    over the noise of a single table. `counts_only` says that they are counted elsewhere, and never
+    seen.
 
     Raises:
         SynthdpError: more pairs are open than may be measured, or screened by counts alone.
@@ -78,8 +86,9 @@ def rounds(
                 ),
             )
         return spends
-    every = {"validate": validation.VALIDATION_SHARES, "predict": PREDICTION_SHARES}
-    shares = every.get(settings.mode, {})
+    if settings.mode == "predict":
+        return prediction_rounds(domain, rows_over_noise, counts_only=counts_only)
+    shares = validation.VALIDATION_SHARES if settings.mode == "validate" else {}
     return {name: adaptive_round(domain, part) for name, part in shares.items()}
 
 

@@ -13,15 +13,18 @@ from synthdp.data.domain import Domain
 from synthdp.errors import WrongTableError
 from synthdp.graph.stage import rounds
 from synthdp.model.estimands import check_estimands, estimand_rounds
-from synthdp.privacy.calibration import expected_fit_rows, make_plan
+from synthdp.privacy.calibration import expected_fit_rows, make_plan, rows_over_noise
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.spec.model import IdUnit, ReleaseSpec
 from synthdp.spec.model.rules import counts_only
 
 
-def plan_for(spec: ReleaseSpec, domain: Domain) -> ReleasePlan:
+def plan_for(spec: ReleaseSpec, domain: Domain, *, like: ReleaseSpec | None = None) -> ReleasePlan:
     """The calibrated plan of everything that `fit` will release.
+
+    The rounds of mode predict are those of the spec `like`, of more rows, where one is given: a
+    model of an attack takes the road of the release that it stands for.
 
     Raises:
         BudgetError: the accountant cannot resolve it, or noise would drown an estimand.
@@ -31,7 +34,11 @@ def plan_for(spec: ReleaseSpec, domain: Domain) -> ReleasePlan:
         spec,
         domain,
         graph_rounds=rounds(
-            spec.graph, domain, rows=expected_fit_rows(spec), counts_only=counts_only(spec)
+            spec.graph,
+            domain,
+            rows=expected_fit_rows(spec),
+            rows_over_noise=rows_over_noise(spec if like is None else like),
+            counts_only=counts_only(spec),
         ),
         estimands=estimand_rounds(spec, domain),
     )

@@ -102,6 +102,15 @@ def expected_fit_rows(spec: ReleaseSpec) -> float:
     return spec.dataset.rows.value * (1 - spec.evaluation.held_out)
 
 
+def rows_over_noise(spec: ReleaseSpec) -> float:
+    """Rows that the fit is expected to see over the noise of a cell, if one table had the whole
+    share of the graph; about, a constant of the spec.
+    """
+    share, privacy = spec.privacy.shares.graph * (1 - spec.evaluation.dp_share), spec.privacy
+    mu = mu_of(share * privacy.epsilon, share * privacy.delta) if share else 0.0
+    return expected_fit_rows(spec) * mu / spec.dataset.privacy_unit.max_rows
+
+
 def sample_rate(spec: ReleaseSpec) -> float:
     """With which probability a unit is in the secret sample that is trained on: 1 for all units."""
     wanted = spec.synthesizer.sample

@@ -34,13 +34,13 @@ from synthdp.graph.margins import (
     body_of,
     project_to_simplex,
 )
-from synthdp.graph.predict import ALL, CHOSEN, possible_pairs
+from synthdp.graph.prediction_rounds import ALL, CHOSEN, SCREENED, planned_pairs
 from synthdp.graph.tables import NoisyTables
 from synthdp.graph.validation import weakest_effects as weakest_effects_of
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
 from synthdp.privacy.mechanisms.moments import MomentMatrix
-from synthdp.privacy.mechanisms.pair_screen import PairScreen
+from synthdp.privacy.mechanisms.pair_screen import MOVES, PairScreen
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.table import Columns
 from synthdp.report.prose import say_of_plan
@@ -161,8 +161,9 @@ def expected_quality(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan) -> Ex
     """What public facts and the planned noise say of a release."""
     rows = expected_fit_rows(spec)
     tests = graph_tests(spec, domain, plan, rows)
-    coarse = tests.counted if tests and tests.counted else _coarse(domain, plan)
-    planned = dict(_planned(coarse, plan, tests))
+    coarse = tests.counted if tests and tests.counted else counted_domain(domain, plan)
+    pairs = planned_pairs(coarse, plan, spec.evaluation.targets) if _first_round(plan) else []
+    planned = dict(_planned(pairs, plan, tests))
     noisy = {names: sigma > rows / coarse.cells(names) for names, sigma in planned.items()}
     noise = [_margin_noise(c, coarse, plan, planned) for c in domain.columns]
     columns = tuple(_columns(domain, noise, rows, noisy))
@@ -171,7 +172,7 @@ def expected_quality(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan) -> Ex
         tv1=fmean(c.tv1 for c in columns),
         tables=len(noisy),
         noisy_tables=sum(noisy.values()),
-        weakest_correlation=_weakest_correlation(coarse, plan, rows),
+        weakest_correlation=_weakest_correlation(coarse, plan, rows, len(pairs)),
         tests_on_levels=tests is not None and tests.tables != () and tests.counted is None,
         open_pairs=tests.pairs if tests else None,
         decidable_pairs=tests.decidable if tests else None,
@@ -180,25 +181,29 @@ def expected_quality(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan) -> Ex
     )
 
 
-def _coarse(domain: Domain, plan: ReleasePlan) -> Domain:
+def _first_round(plan: ReleasePlan) -> AdaptiveMarginals | None:
+    """That of mode predict."""
+    return plan.in_graph(ALL, AdaptiveMarginals) or plan.in_graph(SCREENED, AdaptiveMarginals)
+
+
+def counted_domain(domain: Domain, plan: ReleasePlan) -> Domain:
     """The domain on which tables of more than one column are counted. Mode predict groups fine bins
     where tables alone make the model.
     """
-    if plan.in_graph(ALL, AdaptiveMarginals) is None or plan.train is not None:
+    if _first_round(plan) is None or plan.train is not None:
         return domain
     return equal_groups(domain, [stand_in_law(c) for c in domain.columns]).coarse
 
 
 def _planned(
-    coarse: Domain, plan: ReleasePlan, tests: GraphTests | None
+    pairs: Sequence[Pair], plan: ReleasePlan, tests: GraphTests | None
 ) -> Iterator[tuple[Columns, float]]:
     """The tables of more than one column that are planned before any is seen, with their noise."""
     if plan.pairs:
         yield from zip(plan.pairs.tables, plan.pairs.sigmas, strict=True)
     if tests:
         yield from ((names, tests.sigma) for names in tests.tables if len(names) > 1)
-    if predicted := plan.in_graph(ALL, AdaptiveMarginals):
-        pairs = possible_pairs(coarse, ())
+    if pairs and (predicted := _first_round(plan)):
         sigma = predicted.choose(pairs).sigma
         yield from ((pair, sigma) for pair in pairs)
 
@@ -258,22 +263,29 @@ def _tv1(column: ColumnDomain, noise: float) -> float:
     return min(1.0, mass * float(smooth) + alone * noise / math.sqrt(2 * math.pi))
 
 
-def _weakest_correlation(coarse: Domain, plan: ReleasePlan, rows: float) -> float | None:
-    """The least correlation of two numbers that both rounds of mode predict together show.
+def _weakest_correlation(
+    coarse: Domain, plan: ReleasePlan, rows: float, pairs: int
+) -> float | None:
+    """The least correlation of two numbers that the first two rounds of mode predict, of so many
+    `pairs`, show together.
 
     None in other modes, and without numbers.
 
     In a table of C cells of equal mass a correlation r moves the trend, a contrast of norm 1, by r
-    rows / sqrt(C), with the variance sigma^2 + rows / C [derived here].
+    rows / sqrt(C), with the variance sigma^2 + rows / C [derived here]. Its score on a screen of
+    scale s is 2 / pi r rows; of m independent pairs the k-th largest is about s log(m / k).
     """
     sizes = [len(body_of(c)) for c in coarse.columns if c.ranged]
-    rounds = [r for n in (ALL, CHOSEN) if (r := plan.in_graph(n, AdaptiveMarginals))]
-    pairs = len(possible_pairs(coarse, ())) if rounds else 0
+    rounds = [r for n in (ALL, SCREENED, CHOSEN) if (r := plan.in_graph(n, AdaptiveMarginals))]
     if len(sizes) < 2 or not pairs:
         return None
     precision = math.fsum(1 / (r.noise_multiplier**2 * pairs) for r in rounds)
     count = median(sizes) ** 2
-    return min(1.0, ASSUMED.seen * math.sqrt(count * (1 / precision + rows / count)) / rows)
+    weakest = ASSUMED.seen * math.sqrt(count * (1 / precision + rows / count)) / rows
+    if screen := plan.in_graph(SCREEN, PairScreen):
+        rarity = math.log(max(1.0, math.comb(len(coarse), 2) / screen.kept))
+        weakest = max(weakest, math.pi / 2 * screen.noise * MOVES * rarity / rows)
+    return min(1.0, weakest)
 
 
 def _warnings(

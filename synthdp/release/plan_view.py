@@ -5,6 +5,7 @@ No row is read.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -73,7 +74,7 @@ def plan_facts(
         "estimands": estimands,
         "attack": power.to_json() if power else None,
         "rows_of_one": _rows_of_one(spec),
-        "notes": [*_engine(spec, plan), *_notes(spec), *([str(power)] if power else [])],
+        "notes": [*_engine(spec, plan), *_notes(spec, plan), *([str(power)] if power else [])],
         "warnings": [
             *warnings,
             *traps(spec),
@@ -120,13 +121,22 @@ def _engine(spec: ReleaseSpec, plan: ReleasePlan) -> Iterator[str]:
         yield say_of_plan("fetches", who=who, gigabytes=rows * columns * (1 + wide) * 1e-9)
 
 
-def _notes(spec: ReleaseSpec) -> Iterator[str]:
+def _notes(spec: ReleaseSpec, plan: ReleasePlan) -> Iterator[str]:
+    from synthdp.data.domain import Domain
+    from synthdp.graph.discovery.measuring import SCREEN
+    from synthdp.graph.prediction_rounds import planned_pairs
     from synthdp.privacy.calibration import sample_rate
+    from synthdp.release.expectations import counted_domain
 
     if spec.dataset.privacy_unit.whom:
         yield spec.dataset.privacy_unit.whom
     if spec.graph.mode == "predict":
         yield say_of_plan("predicts")
+        domain = counted_domain(Domain.from_spec(spec.columns), plan)
+        counted = len(planned_pairs(domain, plan, spec.evaluation.targets))
+        if (pairs := math.comb(len(domain), 2)) > counted:
+            screens = SCREEN in plan.graph
+            yield say_of_plan("left_out", counted=counted, pairs=pairs, screens=screens)
         trained = "noisy tables make the model, and DP-SGD trains it further"
         alone = "noisy tables alone make the model: nothing is trained by DP-SGD"
         yield alone if tables_only(spec) else trained

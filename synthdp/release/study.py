@@ -369,7 +369,7 @@ class _Study:
         return {
             arm: ShadowTrainer(
                 *(spec := shadows[arm.graph], self.domain),
-                plan_at(spec, self.domain, arm.epsilon),
+                plan_at(spec, self.domain, arm.epsilon, like=self.specs[arm.graph]),
                 public_graph(spec, self.domain),
                 white_box=True,
             )

@@ -20,7 +20,7 @@ from synthdp.files import parse_json, read_text
 from synthdp.graph.implications import ValidationSettings
 from synthdp.graph.stage import rounds
 from synthdp.ledger.entries import Entry
-from synthdp.privacy.calibration import expected_fit_rows, sample_rate
+from synthdp.privacy.calibration import expected_fit_rows, rows_over_noise, sample_rate
 from synthdp.privacy.events.kinds import event_from_json, kind_of, leaves
 from synthdp.privacy.plan import SERVES
 from synthdp.spec.model import ReleaseSpec
@@ -126,7 +126,12 @@ class PlanLimits:
     def of(cls, spec: ReleaseSpec) -> PlanLimits:
         """Those of a spec."""
         columns = len(spec.columns)
-        named = rounds(spec.graph, Domain.from_spec(spec.columns), rows=expected_fit_rows(spec))
+        named = rounds(
+            spec.graph,
+            Domain.from_spec(spec.columns),
+            rows=expected_fit_rows(spec),
+            rows_over_noise=rows_over_noise(spec),
+        )
         return cls(
             rows=spec.dataset.privacy_unit.max_rows,
             purposes=len(SERVES) + len(named) + len(spec.estimands),

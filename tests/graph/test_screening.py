@@ -177,8 +177,8 @@ def test_large_tables_do_not_fill_the_screen_by_chance() -> None:
     plan = make_search_plan(spends, epsilon=30.0, delta=1e-6)
     rehearsal: Any = Rehearsal(codes.astype(np.uint16), domain, plan)
     margins = measuring.measure_round(rehearsal, "columns", [(name,) for name in levels]).value
-    knowledge = Knowledge.from_spec(settings, domain.names)
-    told = screened(rehearsal, knowledge, LevelGroups(domain, {}), margins, max_cells=4096).value
+    pairs = Knowledge.from_spec(settings, domain.names).undecided_pairs
+    told = screened(rehearsal, pairs, LevelGroups(domain, {}), margins).value
     assert {(f"b{i}", f"b{i + 1}") for i in range(0, 8, 2)} <= set(told)
     wide = sum(a[0] == b[0] == "w" for a, b in told)
     assert wide < 13, "of 15 pairs of large tables, which all came first before"

@@ -21,7 +21,7 @@ from synthdp.privacy.mechanisms.anm import OrientationBudget
 from synthdp.privacy.mechanisms.frequent_texts import Reading, TextBudget
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals
 from synthdp.privacy.mechanisms.mechanism import Mechanism
-from synthdp.privacy.mechanisms.pair_screen import PairScreen
+from synthdp.privacy.mechanisms.pair_screen import MAX_LEVELS, PairScreen
 from synthdp.privacy.mechanisms.private_search import (
     HowMany,
     SelectionBudget,
@@ -80,7 +80,8 @@ def runnable(
         case AdaptiveMarginals():
             return planned.choose(small_tables(domain)), planned.choose(small_tables(domain)[:1])
         case PairScreen():
-            return (planned.choose(tuple(combinations(domain.names, 2))),)
+            few = [column.name for column in domain.columns if column.levels <= MAX_LEVELS]
+            return (planned.choose(tuple(combinations(few, 2))),)
         case SparseVectorBudget():
             return (planned.choose(partial(asks_all, rank_questions(domain))),)
         case SelectionBudget():

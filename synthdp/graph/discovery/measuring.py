@@ -58,34 +58,36 @@ def with_screen(shares: Mapping[str, float]) -> Mapping[str, float]:
     return {**SHARES, **{name: part * left for name, part in later.items()}}
 
 
+def screen_round(domain: Domain, kept: int, part: float) -> MechanismFactory:
+    """A screen that tells `kept` pairs chosen later, for `part` of the share of all rounds."""
+    return lambda mu: PairScreen(domain, kept, noise_for(mu * math.sqrt(part), kept))
+
+
 def screened(
     releaser: Releaser,
-    knowledge: Knowledge,
+    pairs: Sequence[Pair],
     groups: LevelGroups,
     margins: Sequence[NoisyTable],
-    max_cells: int,
 ) -> Released[tuple[Pair, ...]]:
-    """The pairs to measure, in column order: those of the largest noisy scores.
+    """Those of `pairs` to measure, in column order: those of the largest noisy scores.
 
-    `margins` has each column's noisy counts, before any grouping. Pairs whose tables have more than
-    `max_cells` are not measured, and so not screened.
+    `margins` has each column's noisy counts, before any grouping.
     """
     purpose, domain = graph_purpose(SCREEN), groups.coarse
     planned = needed(releaser.plan.in_graph(SCREEN, PairScreen), purpose)
-    small = [p for p in knowledge.undecided_pairs if domain.cells(p) <= max_cells]
     rows = max(1.0, fmean(float(table.counts.sum()) for table in margins))
     laws = dict[str, Floats]()  # of groups of levels, without most of their noise
     for table in margins:
         (name,) = table.columns
         law = margin_probabilities(groups.domain[name], table.counts / rows, table.sigma / rows)
         laws[name] = groups.sums(name, law)
-    off = scores_by_chance(small, laws, rows)
+    off = scores_by_chance(pairs, laws, rows)
 
-    def in_order(pairs: Sequence[tuple[str, ...]]) -> tuple[Pair, ...]:
-        places = sorted(tuple(sorted(map(domain.index, pair))) for pair in pairs)
+    def in_order(told: Sequence[tuple[str, ...]]) -> tuple[Pair, ...]:
+        places = sorted(tuple(sorted(map(domain.index, pair))) for pair in told)
         return tuple((domain.names[a], domain.names[b]) for a, b in places)
 
-    return releaser.release(planned.choose(small, groups, off), purpose=purpose).map(in_order)
+    return releaser.release(planned.choose(pairs, groups, off), purpose=purpose).map(in_order)
 
 
 def scores_by_chance(
@@ -131,8 +133,7 @@ def _spends(settings: Graph, domain: Domain, _: float) -> Mapping[str, Mechanism
         shares = with_screen(shares)
     rounds = {name: adaptive_round(domain, part) for name, part in shares.items()}
     if SCREEN in shares:
-        kept, part = plan.kept_per_column * len(domain), shares[SCREEN]
-        rounds[SCREEN] = lambda mu: PairScreen(domain, kept, noise_for(mu * math.sqrt(part), kept))
+        rounds[SCREEN] = screen_round(domain, plan.kept_per_column * len(domain), shares[SCREEN])
     return rounds
 
 
@@ -169,7 +170,9 @@ def _search(
         groups = groups_by_noise(domain, [t for t in counts.value if fine & {*t.columns}], sigma)
         plan = replace(plan, joint_cells=0)
     if wide:
-        told = screened(releaser, knowledge, groups, counts.value, max_cells=plan.max_cells)
+        open_to_it = knowledge.undecided_pairs  # tables of more cells are not measured
+        small = [pair for pair in open_to_it if groups.coarse.cells(pair) <= plan.max_cells]
+        told = screened(releaser, small, groups, counts.value)
         paid.append(told)
         chosen = told.value
 

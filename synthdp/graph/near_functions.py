@@ -1,0 +1,70 @@
+"""The law of a noisy two-way table of which most cells are empty: of a function, or nearly one.
+
+A Gaussian process (`graph.predict`) leaves some noise in every cell. Where a column is a function
+of another, few cells hold all rows, and the noise of all empty ones, cut at zero, adds up to as
+many rows again. Here a share of the rows is spread by the margins, and beyond that a cell is empty
+with a probability that is the same for all, or holds any share up to the smaller of its margins,
+all alike: a spike and a slab [Mitchell and Beauchamp, "Bayesian Variable Selection in Linear
+Regression" (1988); the means are those of truncated normals]. The likelihood chooses both numbers,
+and says which of the two laws a table follows. Free post-processing of released tables.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtr
+
+from synthdp.graph.margins import Floats
+
+FULL = tuple(0.5**k for k in range(1, 8))
+"""Probabilities of a cell that holds more than its part of the spread rows; one is chosen."""
+SPREAD = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7)
+"""Shares of rows that are spread over all cells by the margins; one is chosen, or none."""
+SPREAD_EVIDENCE = 3.0
+"""What the log likelihood must gain for it: noise alone makes functions look spread."""
+TINY = 1e-300
+
+
+class FewCells(NamedTuple):
+    """The best such law of a table: its log likelihood, less the constant that a normal has, the
+    mean of each cell `[levels, levels]`, and how many cells are expected to hold more than their
+    part of the spread rows.
+    """
+
+    likelihood: float
+    means: Floats
+    full: float
+
+
+def few_cells(shares: Floats, first: Floats, second: Floats, sigma: float) -> FewCells:
+    """The law of noisy `shares` `[levels, levels]` of deviation `sigma`, with margins `first` and
+    `second`.
+    """
+    apart, most = np.outer(first, second), np.minimum.outer(first, second)
+    spread, best = 0.0, _few_cells(shares, most, sigma)
+    for part in SPREAD:
+        law = _few_cells(shares - part * apart, most, sigma)
+        if law.likelihood > best.likelihood + (0 if spread else SPREAD_EVIDENCE):
+            spread, best = part, law
+    return best._replace(means=best.means + spread * apart)
+
+
+def _few_cells(shares: Floats, most: Floats, sigma: float) -> FewCells:
+    """The best law where no rows are spread, and a cell holds `most` at most."""
+    low, high = -shares / sigma, (most - shares) / sigma  # the slab's ends, in deviations
+    # Of the two tails take the one that is small: differences of ones would cancel.
+    mass = np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
+    spike = -(low**2) / 2 - math.log(sigma)
+    slab = np.log(mass, where=mass > TINY, out=np.full(shares.shape, -np.inf)) - np.log(most)
+    slab += math.log(2 * math.pi) / 2
+    ends = np.exp(-(low**2) / 2) - np.exp(-(high**2) / 2)
+    held = shares + sigma * ends / math.sqrt(2 * math.pi) / np.maximum(mass, TINY)
+    held = np.clip(held, 0, most)
+    full = np.array(FULL)[:, None, None]
+    logs = np.logaddexp(np.log1p(-full) + spike, np.log(full) + slab)
+    best = int(logs.sum((1, 2)).argmax())
+    holds = np.exp(math.log(FULL[best]) + slab - logs[best])
+    return FewCells(float(logs[best].sum()), holds * held, float(holds.sum()))
