@@ -206,7 +206,7 @@ def column_subsets(columns: int, count: int, rng: np.random.Generator) -> BoolAr
         room = {size: comb(columns, size) for size in range(2, columns)}
         while len(chosen) < count and room:
             size = int(rng.choice(list(room)))
-            subset = tuple(sorted(int(c) for c in rng.choice(columns, size=size, replace=False)))
+            subset = tuple(sorted(map(int, rng.choice(columns, size=size, replace=False))))
             room[size] -= subset not in chosen
             chosen.add(subset)
             if room[size] == 0:
@@ -219,7 +219,7 @@ def column_subsets(columns: int, count: int, rng: np.random.Generator) -> BoolAr
 
 def feature_matrix(extract: Extractor, sets: Sequence[Codes]) -> FloatArray:
     """Features of each synthetic set, shape `[sets, features]`."""
-    return np.stack([extract(synthetic) for synthetic in sets])
+    return np.stack(list(map(extract, sets)))
 
 
 def _column_counts(synthetic: Codes, public: Public) -> list[FloatArray]:
@@ -425,7 +425,7 @@ def judge(
     Models of all games are judged together, each game by its own classifier. A ceiling and a bound
     on epsilon hold for the mean over targets as they do for one.
     """
-    seeds = [int(seed) for seed in rng.integers(2**31, size=len(games) + len(controls))]
+    seeds = list(map(int, rng.integers(2**31, size=len(games) + len(controls))))
     scores = _white_box(games, [main[0], *(extractor for extractor, _ in also)])
     groups = [(name, [name], classifiers) for name in extractors]
     rows = []

@@ -388,7 +388,7 @@ class CategoricalKernel:
         disagree = np.where(sizes > 1, np.log(self.bandwidth) - others, 0.0)
         gain = np.where(sizes > 1, np.log1p(-self.bandwidth) - disagree, 0.0)
         encoder = OneHotEncoder(
-            categories=[np.arange(s) for s in sizes], sparse_output=False, dtype=np.float32
+            categories=list(map(np.arange, sizes)), sparse_output=False, dtype=np.float32
         ).fit(self.rows[:1])
         weighted = (encoder.transform(self.rows) * np.repeat(gain, sizes).astype(np.float32)).T
         sums = np.empty(len(asked))

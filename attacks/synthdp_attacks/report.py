@@ -327,7 +327,7 @@ class MembershipReport:
             "conclusion": self.conclusion,
             "confidential": CONFIDENTIAL,
             "main": self.main.to_json(),
-            "per_target_advantage": [asdict(gap) for gap in self.per_target],
+            "per_target_advantage": list(map(asdict, self.per_target)),
             "baseline_advantage": asdict(self.baseline),
             "control_advantage": asdict(self.control) if self.control else "too few models",
             "epsilon_lower": self.epsilon_lower,
@@ -344,7 +344,7 @@ class MembershipReport:
             "profile_excess": self.verdict.profile_excess,
             "refutes_claim": self.refutes_claim,
             "declared": [verdict.to_json() for verdict in self.declared],
-            "roc": [list(point) for point in self.roc],
+            "roc": list(map(list, self.roc)),
             "warnings": list(self.warnings),
             "table": [row.to_json() for row in self.table],
         }

@@ -205,9 +205,9 @@ def columns_asked(name: str, columns: Sequence[SupportsIndex], count: int) -> tu
         )
     if len(set(asked.tolist())) < len(asked):
         raise AttackError(
-            f"{name}={[int(c) for c in asked]}; a column stands there twice: name each once"
+            f"{name}={list(map(int, asked))}; a column stands there twice: name each once"
         )
-    return tuple(int(c) for c in asked)
+    return tuple(map(int, asked))
 
 
 def parties_asked(

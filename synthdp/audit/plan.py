@@ -97,7 +97,7 @@ class AuditJob:
         if purpose != TARGETS:
             return causal_vae(self.spec, domain, self.graph)
         architecture = architecture_for(self.spec, domain, self.graph)
-        targets = [domain.index(n) for n in self.spec.synthesizer.targets]
+        targets = list(map(domain.index, self.spec.synthesizer.targets))
         others = [i for i in range(len(domain)) if i not in targets]
         parents = list(architecture.parents)
         for target in targets:

@@ -149,7 +149,7 @@ def _with_positions(tables: Sequence[NoisyTable], domain: Domain) -> list[NoisyC
     out = []
     for table in tables:
         groups, columns = LevelGroups(domain, table.starts), table.columns
-        group_of = tuple(groups.group_of(name) for name in columns) if table.starts else ()
+        group_of = tuple(map(groups.group_of, columns)) if table.starts else ()
         places = tuple(map(domain.index, columns))
         out.append(NoisyCounts(places, table.counts, table.sigma, group_of))
     return out

@@ -363,7 +363,7 @@ def _croissant_field(name: str, column: Column) -> Mapping[str, Any]:
         "dataType": column_kind(column).croissant(column),
     }
     if any(said):
-        field["description"] = "; ".join(s for s in said if s)
+        field["description"] = "; ".join(filter(None, said))
     return field | {"source": {"fileObject": {"@id": PARQUET_NAME}, "extract": {"column": name}}}
 
 

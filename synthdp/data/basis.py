@@ -149,7 +149,7 @@ class Basis:
         products = []
         for size in range(2, self.interaction + 1):
             for names in combinations(self.columns, size):
-                for chosen in product(*(self._elements(n) for n in names)):
+                for chosen in product(*map(self._elements, names)):
                     total = sum(degree for _, degree in chosen)
                     if total <= self.interaction:
                         factors = tuple((n, k) for n, (k, _) in zip(names, chosen, strict=True))

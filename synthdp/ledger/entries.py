@@ -151,7 +151,7 @@ def decision_of(entries: Iterable[Entry], run: str) -> Decision | None:
     entry = next((e for e in reversed([*entries]) if (e.run, e.kind) == (run, "decision")), None)
     if entry is None:
         return None
-    said: list[Any] = [entry.body.get(name) for name in ("answer", "by", "why", "bundle_sha256")]
+    said: list[Any] = list(map(entry.body.get, ("answer", "by", "why", "bundle_sha256")))
     if said[0] not in ANSWERS or not all(isinstance(text, str) for text in said):
         raise VerifyError(f"row {entry.seq} of the ledger is no decision that can be read")
     answer, by, why, digest = said

@@ -57,7 +57,7 @@ def yaml_lines(entries: Mapping[str, Any], indent: int) -> str:
 def yaml_value(value: object) -> str:
     """A value on one line; text goes in quotes unless it is plainly text."""
     if isinstance(value, list):
-        return f"[{', '.join(yaml_value(v) for v in value)}]"
+        return f"[{', '.join(map(yaml_value, value))}]"
     if isinstance(value, Mapping):
         pairs = (f"{yaml_value(key)}: {yaml_value(entry)}" for key, entry in value.items())
         return f"{{{', '.join(pairs)}}}"

@@ -143,7 +143,7 @@ def _check_marginals(reader: Reader) -> Iterator[str]:
     domain = Domain.from_spec(reader.spec.columns)
     precision, grouped = 0.0, dict[str, tuple[int, ...]]()
     for table in reader.json("marginals.json")["tables"]:
-        columns = [str(c) for c in table["columns"]]
+        columns = list(map(str, table["columns"]))
         name = f"marginals.json: table {', '.join(columns)}"
         if len(set(columns)) != len(columns) or not set(columns) <= set(domain.names):
             yield f"{name}: is not over the spec's columns"

@@ -68,7 +68,7 @@ class BundleDifference:
 
     def to_json(self) -> dict[str, Any]:
         """JSON object."""
-        found = [asdict(f) for f in self.findings]
+        found = list(map(asdict, self.findings))
         return {
             "a": str(self.a),
             "b": str(self.b),

@@ -147,7 +147,7 @@ def event_problems(events: Sequence[Mapping[str, Any]], limits: PlanLimits) -> I
         yield f"{len(events)} charges are more than this spec's plan can have, {limits.purposes}"
         return
     try:
-        stated = [event_from_json(event) for event in events]
+        stated = list(map(event_from_json, events))
         losses = [kind_of(event).expected_loss(limits, 1) for event in stated]
     except (
         BudgetError,

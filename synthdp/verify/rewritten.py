@@ -171,7 +171,7 @@ def _plausible(group: Any, reader: Reader, size: int) -> bool:
 
 
 def _same_rows(file: Any, expected: Iterator[Any]) -> bool:
-    groups = (file.read_row_group(i) for i in range(file.metadata.num_row_groups))
+    groups = map(file.read_row_group, range(file.metadata.num_row_groups))
     return all(
         a is not None and b is not None and a.equals(b) for a, b in zip_longest(groups, expected)
     )
@@ -366,7 +366,7 @@ def _missing_tables(reader: Reader) -> Iterator[str]:
             continue
         purpose = estimand_purpose(estimand_name(i))
         charged = [e.body["event"] for e in reader.charges if e.body["purpose"] == purpose]
-        events = [event_from_json(event) for event in charged]
+        events = list(map(event_from_json, charged))
         inner = [getattr(event, "event", event) for event in events]
         sigmas = [float(event.sigma) for event in inner if getattr(event, "sigma", 0.0)]
         if not any(

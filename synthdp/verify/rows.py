@@ -262,7 +262,7 @@ def _distance(
     """
     seen = np.concatenate([np.ravel(t.counts) for t in tables])
     variances = np.concatenate([np.full(t.counts.size, t.sigma**2) for t in tables])
-    rows = np.repeat(np.arange(len(contrasts)), [len(c) for c in contrasts])
+    rows = np.repeat(np.arange(len(contrasts)), list(map(len, contrasts)))
     places = np.fromiter((place for c in contrasts for place in c), dtype=np.int64)
     design = csr_array(
         (np.fromiter((w for c in contrasts for w in c.values()), dtype=np.float64), (rows, places)),

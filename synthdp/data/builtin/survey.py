@@ -103,7 +103,7 @@ def _normal(
 
 
 def _rank(values: Values, labels: Sequence[str]) -> Floats:
-    return np.asarray([labels.index(v) for v in values], dtype=np.float64)
+    return np.asarray(list(map(labels.index, values)), dtype=np.float64)
 
 
 def _measured(levels: Values, p: Parents, rng: np.random.Generator) -> Values:

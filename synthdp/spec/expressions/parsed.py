@@ -36,7 +36,7 @@ def every(parts: list[Truth]) -> Truth:
 
 def some(parts: list[Truth]) -> Truth:
     """Whether any part holds."""
-    return negation(every([negation(p) for p in parts]))
+    return negation(every(list(map(negation, parts))))
 
 
 def negation(part: Truth) -> Truth:

@@ -222,7 +222,7 @@ class _Reader:
                 inside.start + 1, "a correlation needs two columns", "e.g. correlation(age, visits)"
             )
             return None, None
-        one, two = (self._name(part) for part in parts)
+        one, two = map(self._name, parts)
         for name, part in zip((one, two), parts, strict=True):
             if name is not None:
                 self._check_kind("correlation", name, part)
