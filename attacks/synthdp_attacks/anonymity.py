@@ -60,7 +60,6 @@ class Trials:
 
     @classmethod
     def of(cls, right: BoolArray) -> Trials:
-        """Count an array of outcomes."""
         return cls(int(right.sum()), len(right))
 
 

@@ -110,7 +110,6 @@ class GameOutcome:
 
     @classmethod
     def together(cls, outcomes: list[GameOutcome]) -> GameOutcome:
-        """Outcomes of several games as one."""
         scores, members = zip(*((o.scores, o.members) for o in outcomes), strict=True)
         return cls(np.concatenate(scores), np.concatenate(members))
 

@@ -294,7 +294,6 @@ def best_threshold(scores: FloatArray, members: BoolArray) -> float:
 
 
 def _row(name: str, scores: FloatArray, members: BoolArray, calibration: BoolArray) -> ScoreRow:
-    """All statistics of one attack."""
     threshold = best_threshold(scores[calibration], members[calibration])
     counts = Counts.at(scores[~calibration], members[~calibration], threshold=threshold)
     return ScoreRow(
@@ -362,7 +361,6 @@ class CategoricalKernel:
     bandwidth: float
 
     def __post_init__(self) -> None:
-        """Refuse what is no density."""
         if not len(self.rows) or not 0 < self.bandwidth < 0.5:
             raise AttackError(
                 f"{len(self.rows)} rows and bandwidth {self.bandwidth}; needs a row, and a"

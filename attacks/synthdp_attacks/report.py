@@ -89,7 +89,6 @@ class AttackRow:
 
 
 def attack_row(extractor: str, classifier: str, outcome: GameOutcome) -> AttackRow:
-    """All statistics of one attack."""
     scores, members = outcome.scores, outcome.members
     counts = Counts.at(scores, members)
     return AttackRow(
@@ -235,22 +234,18 @@ class MembershipReport:
 
     @property
     def main(self) -> AttackRow:
-        """All statistics of the verdict's attack."""
         return self.verdict.row
 
     @property
     def control(self) -> Interval | None:
-        """The verdict's control."""
         return self.verdict.control
 
     @property
     def epsilon_lower(self) -> float:
-        """The verdict's lower bound on epsilon."""
         return self.verdict.epsilon_lower
 
     @property
     def claim(self) -> Claim | None:
-        """What the release claims."""
         return self.verdict.claim
 
     @property

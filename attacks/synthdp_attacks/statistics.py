@@ -29,7 +29,6 @@ class Interval:
     upper: float
 
     def contains(self, value: float) -> bool:
-        """Whether `value` lies in the closed interval."""
         return self.lower <= value <= self.upper
 
 

@@ -83,7 +83,6 @@ class Public:
     sizes: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        """Refuse what are no numbers of levels."""
         if not self.sizes or any(
             isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1
             for size in self.sizes

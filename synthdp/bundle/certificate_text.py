@@ -90,7 +90,6 @@ def audit_markdown(record: AuditRecord | None) -> str:
 
 
 def template(name: str) -> Template:
-    """A Markdown template of this package."""
     return environment().get_template(name)
 
 

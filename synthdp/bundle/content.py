@@ -241,12 +241,10 @@ class Bundle:
         return cls(folder, spec, Certificate.model_validate(facts), day)
 
     def json(self, name: str) -> Any:
-        """The content of a JSON file."""
         return parse_json(read_text(self.folder / name))
 
     @cached_property
     def domain(self) -> Domain:
-        """Its columns and levels."""
         return Domain.from_spec(self.spec.columns)
 
     @cached_property
@@ -289,17 +287,14 @@ class Bundle:
 
     @cached_property
     def csv(self) -> WrittenFile:
-        """The table as CSV."""
         return written(self.folder / CSV_NAME)
 
     @cached_property
     def parquet(self) -> WrittenFile:
-        """The table as Parquet."""
         return written(self.folder / PARQUET_NAME)
 
 
 def sha256(path: Path) -> str:
-    """Hex digest of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -224,7 +224,6 @@ def validation_text(found: ValidationReport) -> str:
 
 
 def outcome_text(outcome: GraphOutcome) -> str:
-    """A finished graph run."""
     parts = [graph_text(outcome.graph)]
     parts += [validation_text(outcome.validation)] if outcome.validation else []
     cost = outcome.to_json()["privacy"]

@@ -438,7 +438,6 @@ def _missing(option: str, what: str) -> OutputError:
 
 
 def found_text(found: PrivateInit) -> str:
-    """What was found, as text."""
     from synthdp.api.text import Rows, render
 
     privacy, header = found.job.spec.privacy, ["column", "type", "found", "expected loss", "+-"]

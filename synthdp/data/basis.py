@@ -90,7 +90,6 @@ class Term:
 
     @cached_property
     def columns(self) -> frozenset[str]:
-        """Columns that the term looks at."""
         return frozenset(c for c, _ in self.factors)
 
 

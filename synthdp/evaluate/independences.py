@@ -61,7 +61,6 @@ class IndependenceReport:
         return sum(not getattr(row, side).visible for row in self.rows)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
         kept = {"kept_real": self.kept("real"), "kept_synthetic": self.kept("synthetic")}
         return kept | {"rows": list(map(asdict, self.rows)), "pairs": self.pairs}
 

@@ -100,14 +100,12 @@ class Pdag:
         return b in self.children[a]
 
     def remove(self, node: str) -> None:
-        """Remove a node and its links."""
         for links in (self.parents, self.children, self.neighbours, self._linked):
             for names in links.values():
                 names.discard(node)
         self.nodes = tuple(n for n in self.nodes if n != node)
 
     def copy(self) -> Pdag:
-        """An independent copy."""
         return Pdag(
             self.nodes,
             directed=self.directed(),

@@ -148,7 +148,6 @@ class _TableCollector:
         return self._releaser.plan
 
     def release(self, mechanism: Mechanism[T], *, purpose: str) -> Released[T]:
-        """The value that the inner releaser releases."""
         released = self._releaser.release(mechanism, purpose=purpose)
         value = released.value
         if isinstance(value, tuple) and all(isinstance(t, NoisyTable) for t in value):

@@ -43,7 +43,6 @@ class NoisyTables:
         self._margins: dict[tuple[tuple[str, ...], str | None], View | None] = {}
 
     def plus(self, more: Iterable[NoisyTable]) -> NoisyTables:
-        """These tables and more."""
         return NoisyTables((*self.tables, *more), self.known)
 
     @cached_property

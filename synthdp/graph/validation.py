@@ -68,7 +68,6 @@ class ClaimEvidence:
     answer: Answer
 
     def to_json(self) -> dict[str, Any]:
-        """JSON object."""
         answer = self.answer.to_json()
         del answer["verdict"]
         return {**_plain(self.claim), "status": self.status, **answer}

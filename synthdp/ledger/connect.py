@@ -183,7 +183,6 @@ def steward_name() -> str:
 
 
 def cap_of(spec: ReleaseSpec) -> tuple[float, float] | None:
-    """The spec's cap."""
     cap = spec.privacy.cap
     return None if cap is None else (cap.epsilon, cap.delta)
 

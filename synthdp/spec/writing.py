@@ -50,7 +50,6 @@ def written(template: str, **values: Any) -> str:
 
 
 def yaml_lines(entries: Mapping[str, Any], indent: int) -> str:
-    """A line for each key."""
     return "\n".join(f"{' ' * indent}{key}: {yaml_value(value)}" for key, value in entries.items())
 
 

@@ -13,14 +13,18 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import ValidationError
 
-from synthdp.bundle.content import sha256
+from synthdp.bundle.content import REPORT, sha256
+from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.derived import BY_SPEC, FILES, OPTIONAL
+from synthdp.bundle.descriptions import DATACARD
+from synthdp.bundle.noisy_values import ESTIMANDS
 from synthdp.bundle.signing import (
     ALGORITHM,
     PAYLOAD_TYPE,
@@ -35,15 +39,12 @@ from synthdp.bundle.signing import (
     load_public_key,
     open_envelope,
 )
-from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME
+from synthdp.bundle.table_files import CROISSANT, CSV_NAME, PARQUET_NAME
 from synthdp.errors import SynthdpError, VerifyError, one_thread
 from synthdp.files import MAX_TEXT, SUMS, parse_json
 from synthdp.report.prose import say
-from synthdp.verify.content import CONTENT_CHECKS
-from synthdp.verify.privacy import PRIVACY_CHECKS
+from synthdp.verify import content, privacy, rewritten, rows
 from synthdp.verify.reader import Check, Reader, wrong
-from synthdp.verify.rewritten import DISCLOSURE_CHECKS, ESTIMAND_CHECKS, FORM_CHECKS
-from synthdp.verify.rows import NOISE_CHECKS, ROWS_CHECKS
 
 # --- origin ---
 #
@@ -134,9 +135,6 @@ def _subject_problems(reader: Reader, subjects: Any) -> Iterator[str]:
             yield f"its subject {name} has another digest than the file"
 
 
-ORIGIN_CHECKS: dict[str, tuple[str, Check]] = {"signature": (STATEMENT, _check_statement)}
-
-
 # --- checks ---
 
 
@@ -166,7 +164,6 @@ class VerifyReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
         return not self.problems
 
     @property
@@ -300,15 +297,36 @@ def _check_sums(reader: Reader) -> Iterator[str]:
             yield f"{name}: was changed; its hash is not the one in {SUMS}"
 
 
+def _made(file: str) -> tuple[str, Check]:
+    """The check of a file that follows from the others: it is made again, and compared."""
+    return file, partial(rewritten.rewritten, file=file)
+
+
 CHECKS: dict[str, tuple[str, Check]] = {
     "folder": (".", _check_folder),
     "checksums": (SUMS, _check_sums),
-    **PRIVACY_CHECKS,
-    **DISCLOSURE_CHECKS,
-    **CONTENT_CHECKS,
-    **NOISE_CHECKS,
-    **ESTIMAND_CHECKS,
-    **ROWS_CHECKS,
-    **FORM_CHECKS,
-    **ORIGIN_CHECKS,
+    "spec": ("spec.yaml", privacy.check_spec),
+    "ledger": ("privacy/ledger.json", privacy.check_ledger),
+    "certificate": ("privacy/certificate.json", privacy.check_certificate),
+    "certificate text": _made("privacy/certificate.md"),
+    "readme": _made("README.md"),
+    "page for people": _made("PEOPLE.md"),
+    "script for R": _made("synthdp.R"),
+    "data card": _made(DATACARD),
+    "public report": _made(REPORT),
+    "causal diagram": _made("privacy/effects.svg"),
+    "profile": ("privacy/profile.json", rewritten.check_profile),
+    "registry record": (DEPLOYMENT, rewritten.check_deployment),
+    "table": (CSV_NAME, content.check_csv),
+    "graph": ("graph.json", rewritten.check_graph),
+    "noisy counts": ("marginals.json", content.check_marginals),
+    "model": ("model.safetensors", content.check_model),
+    "noise": ("marginals.json", rows.check_noise),
+    "estimands": (ESTIMANDS, rewritten.check_estimands),
+    "rows of the model": (CSV_NAME, rows.check_rows),
+    "parquet": (PARQUET_NAME, rewritten.check_parquet),
+    "description": _made("datapackage.json"),
+    "croissant": _made(CROISSANT),
+    "signature": (STATEMENT, _check_statement),
 }
+"""By name: the file that a check is of, and the check. Later ones use what earlier ones read."""

@@ -67,7 +67,6 @@ class BundleDifference:
     graph: GraphDifference | None  # None: the first is a plan
 
     def to_json(self) -> dict[str, Any]:
-        """JSON object."""
         found = list(map(asdict, self.findings))
         return {
             "a": str(self.a),

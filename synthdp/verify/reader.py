@@ -64,8 +64,11 @@ class Reader:
 
     @property
     def charges(self) -> list[Entry]:
-        """The run's charges."""
         return [e for e in self.entries if e.kind == "charge"]
+
+    def paid(self, purpose: str) -> list[Any]:
+        """The events, as JSON, that the run charged for a purpose."""
+        return [e.body["event"] for e in self.charges if e.body["purpose"] == purpose]
 
     @cached_property
     def bundle(self) -> Bundle | None:
@@ -75,7 +78,6 @@ class Reader:
         return Bundle(self.folder, self.spec, self.certificate, self.day)
 
     def holds(self, name: str) -> bool:
-        """Whether the bundle has the file `name`."""
         return (self.folder / name).is_file()
 
     def json(self, name: str) -> Any:
@@ -124,7 +126,6 @@ class PlanLimits:
 
     @classmethod
     def of(cls, spec: ReleaseSpec) -> PlanLimits:
-        """Those of a spec."""
         columns = len(spec.columns)
         named = rounds(spec.graph, Domain.from_spec(spec.columns), rows=expected_fit_rows(spec))
         return cls(

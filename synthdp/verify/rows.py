@@ -35,7 +35,7 @@ from synthdp.model.stratified import DOUBT
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.noise import fresh_generator
-from synthdp.verify.reader import Check, Reader, wrong
+from synthdp.verify.reader import Reader, wrong
 
 MAX_DRAWN = 50_000  # rows of the model
 MAX_CELLS = 20_000_000  # values of what is drawn
@@ -59,7 +59,7 @@ class _Drawn:
         return float(1 / (self.weights**2).sum())
 
 
-def _check_rows(reader: Reader) -> Iterator[str]:
+def check_rows(reader: Reader) -> Iterator[str]:
     """Every pair of columns is distributed in the table as in the model, up to chance and noise."""
     spec = reader.spec
     domain = Domain.from_spec(spec.columns)
@@ -175,9 +175,6 @@ def _allowed(own: Floats, model: Floats, rows: float, drawn: float, *, pairs: in
     expected = spread * math.sqrt(each * total / max(total - 1, 1))
     exponent = 2 * (total - 0.5) / (rows * drawn * each**2) * (1 - 1 / (2 * max(rows, drawn)))
     return expected + math.sqrt(math.log(pairs / FALSE_ALARMS) / exponent)
-
-
-ROWS_CHECKS: dict[str, tuple[str, Check]] = {"rows of the model": (CSV_NAME, _check_rows)}
 
 
 # --- noise ---
@@ -312,7 +309,7 @@ def _margins(
             )
 
 
-def _check_noise(reader: Reader) -> Iterator[str]:
+def check_noise(reader: Reader) -> Iterator[str]:
     """Noise of the size that is claimed is in the noisy tables."""
     found = noise_of(read_tables(reader.folder), false_alarms=FALSE_ALARMS)
     if found is not None:
@@ -320,6 +317,3 @@ def _check_noise(reader: Reader) -> Iterator[str]:
         less = f"{name}: its tables agree better {lets}: less was added, or none"
         more = f"{name}: its tables disagree by more {lets}: they are not of the same rows"
         yield from wrong((found.too_little, less), (found.too_much, more))
-
-
-NOISE_CHECKS: dict[str, tuple[str, Check]] = {"noise": ("marginals.json", _check_noise)}

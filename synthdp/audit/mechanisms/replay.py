@@ -100,7 +100,6 @@ def replay(
 
 
 def merged(replays: Iterable[Replayed]) -> Replayed:
-    """Several replays as one."""
     every = list(replays)
     return Replayed(
         tuple(name for r in every for name in r.mechanisms),
@@ -124,7 +123,6 @@ def _both(
 def _run(
     mechanism: Mechanism[Any], side: Side, coupling: Coupling, first: Sequence[Call] | None
 ) -> RecordedRun:
-    """One recorded run of the mechanism."""
     recorder = Recorder(side, coupling, first)
     ticks: list[tuple[object, ...]] = []
     said: list[str] = []

@@ -162,7 +162,6 @@ def judge(
 
 
 def _match(walk: _Walk, charge: dp_accounting.DpEvent) -> None:
-    """Match the next draws with one charge."""
     match charge:
         case DiscreteGaussianDpEvent(sigma=sigma, sensitivity=sensitivity):
             _discrete(walk, sigma, sensitivity)

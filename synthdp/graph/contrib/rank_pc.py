@@ -100,7 +100,6 @@ class Questions:
         return strata * SETTINGS.rows_per_stratum <= self.rows
 
     def ask(self, query: Query) -> RankQuery:
-        """The query with its bound."""
         critical = float(norm.isf(self.level / 2))
         spare = max(self.noise**2, variance_floor(self.test, critical))
         weight = SETTINGS.min_weight * STATISTICS[self.test].per_row * self.rows
@@ -141,7 +140,6 @@ class Links:
         return self._strength.get((a, b), self._strength.get((b, a), math.inf))
 
     def separate(self, pair: Pair, given: tuple[str, ...]) -> None:
-        """Remove a link."""
         a, b = pair
         del self.open[pair]
         self.separators[pair] = given

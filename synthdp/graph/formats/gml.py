@@ -40,7 +40,6 @@ HINT = (
 
 
 def read_gml(text: str, *, file: str) -> CausalGraph:
-    """Read a graph in GML."""
     return _GmlReader(text, file=file).graph()
 
 

@@ -96,7 +96,6 @@ def plain_name(where: Loc, name: str, hint: str) -> Iterator[SpecMistake]:
 
 
 def derived(spec: ReleaseSpec) -> Iterator[SpecMistake]:
-    """What is wrong with a derived column."""
     for name, column in spec.columns.items():
         if (text := derived_of(column)) is None:
             continue
@@ -217,7 +216,6 @@ def expressions(spec: ReleaseSpec) -> Iterator[SpecMistake]:
 
 
 def _ends(where: Loc, edge: Edge) -> Iterator[tuple[Loc, str]]:
-    """Both sides of an arrow."""
     for side in ("causes", "effects"):
         yield from (((*where, side, i), name) for i, name in enumerate(getattr(edge, side)))
 

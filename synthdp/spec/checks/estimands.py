@@ -35,7 +35,6 @@ CAUSAL = ("given", "validate")  # modes whose declared arrows say what to adjust
 
 
 def each(spec: ReleaseSpec) -> Iterator[SpecMistake]:
-    """What is wrong with single estimands."""
     for i, estimand in enumerate(spec.estimands):
         if check := PROBLEMS.get(estimand.kind):
             yield from check(spec, ("estimands", i), estimand)

@@ -219,7 +219,6 @@ def up(value: float, *, digits: int = 4) -> str:
 
 
 def unreadable(error: Exception) -> str:
-    """Why a file cannot be read."""
     return getattr(error, "strerror", None) or "the path is not a valid one"
 
 
