@@ -27,14 +27,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from synthdp_attacks.errors import AttackError
 from synthdp_attacks.report import CAVEAT, CONFIDENTIAL, LowRates, low_rates, row_json
-from synthdp_attacks.statistics import (
-    Counts,
-    Interval,
-    advantage,
-    auc,
-    models_needed,
-    roc,
-)
+from synthdp_attacks.statistics import Counts, Interval, advantage, auc, models_needed, roc
 from synthdp_attacks.threat import BoolArray, Codes, FloatArray, Public, hamming
 
 # --- scores ---

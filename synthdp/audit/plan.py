@@ -312,11 +312,7 @@ FALSE_ALARMS = 1e-3  # of the test on noisy tables; it cannot be repeated on new
 
 
 def audit_bundle(
-    folder: Path,
-    *,
-    replay_only: bool,
-    out: Path | None = None,
-    pairs: int = PAIRS,
+    folder: Path, *, replay_only: bool, out: Path | None = None, pairs: int = PAIRS
 ) -> tuple[AuditRecord, Path]:
     """Audit the bundle in `folder`; return the record and the file that holds it.
 

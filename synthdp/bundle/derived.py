@@ -24,13 +24,7 @@ from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, deployment_
 from synthdp.bundle.descriptions import DATACARD, arrow_strengths, datacard, graph_title, readme
 from synthdp.bundle.noisy_values import ESTIMANDS
 from synthdp.bundle.signing import STATEMENT
-from synthdp.bundle.table_files import (
-    CROISSANT,
-    CSV_NAME,
-    PARQUET_NAME,
-    croissant,
-    descriptor,
-)
+from synthdp.bundle.table_files import CROISSANT, CSV_NAME, PARQUET_NAME, croissant, descriptor
 from synthdp.evaluate.fidelity import sampling_floor
 from synthdp.files import read_text
 from synthdp.graph.level_groups import groups_of, on_groups

@@ -260,12 +260,7 @@ class WrittenFile:
 
 
 def croissant(
-    spec: ReleaseSpec,
-    certificate: Certificate,
-    *,
-    day: str,
-    csv: WrittenFile,
-    parquet: WrittenFile,
+    spec: ReleaseSpec, certificate: Certificate, *, day: str, csv: WrittenFile, parquet: WrittenFile
 ) -> dict[str, Any]:
     """The content of `croissant.json`; `day` is that of the release, as an ISO date."""
     dataset, fixed = spec.dataset, yaml.safe_load(template_text("croissant.yaml.j2"))

@@ -20,14 +20,7 @@ from synthdp.cli.options import Commands, begin, say, show_error, shown, termina
 from synthdp.cli.plan import attack, budget, plan, release, resume, study
 from synthdp.cli.review import review_app
 from synthdp.cli.spec import init, inspect, schema, validate
-from synthdp.errors import (
-    BUDGET,
-    StoppedError,
-    SynthdpError,
-    budget_note,
-    error_json,
-    withheld,
-)
+from synthdp.errors import BUDGET, StoppedError, SynthdpError, budget_note, error_json, withheld
 
 app = typer.Typer(
     cls=Commands,

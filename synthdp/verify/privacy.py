@@ -31,13 +31,7 @@ from synthdp.spec.amendment import CHANGEABLE
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
 from synthdp.verify.at_hand import fits_its_hash
-from synthdp.verify.reader import (
-    MAX_ENTRIES,
-    PlanLimits,
-    Reader,
-    event_problems,
-    wrong,
-)
+from synthdp.verify.reader import MAX_ENTRIES, PlanLimits, Reader, event_problems, wrong
 from synthdp.verify.rewritten import score_problems
 
 # Relative: another version of the accountant may round differently in the last digits.

@@ -18,13 +18,7 @@ from synthdp.bundle.certificate import Certificate, profile_of
 from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, schema_problems
 from synthdp.bundle.derived import DERIVED
 from synthdp.bundle.noisy_values import ESTIMANDS, read_tables
-from synthdp.bundle.table_files import (
-    CSV_NAME,
-    PARQUET_NAME,
-    arrow_schema,
-    group_rows,
-    row_groups,
-)
+from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME, arrow_schema, group_rows, row_groups
 from synthdp.data.domain import Domain
 from synthdp.evaluate.dp_scores import dp_scores_of, headline
 from synthdp.graph.causal import CausalGraph

@@ -92,11 +92,7 @@ def check_rows(reader: Reader) -> Iterator[str]:
 
 
 def _drawn(
-    reader: Reader,
-    tables: Sequence[NoisyTable],
-    law: LevelLaw,
-    rows: int,
-    rng: np.random.Generator,
+    reader: Reader, tables: Sequence[NoisyTable], law: LevelLaw, rows: int, rng: np.random.Generator
 ) -> tuple[dict[tuple[int, int], MeasuredPair], _Drawn]:
     """Rows of the distribution that the release drew from, and the measured pairs it used. They
     fulfil the constraints and are weighted to the noisy margins, and to the counts and sums by

@@ -12,14 +12,7 @@ from pydantic import BaseModel
 from synthdp.spec.expressions.expressions import calculation, parse
 from synthdp.spec.expressions.parsed import listed_names
 from synthdp.spec.load.wording import Loc, SpecMistake, claims, nearest
-from synthdp.spec.model import (
-    CONTROL,
-    CsvSource,
-    Edge,
-    ReleaseSpec,
-    derived_of,
-    starts_formula,
-)
+from synthdp.spec.model import CONTROL, CsvSource, Edge, ReleaseSpec, derived_of, starts_formula
 from synthdp.spec.model.columns import Mapped
 from synthdp.spec.model.fields import alike
 
