@@ -44,6 +44,7 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg import helmert
 from scipy.special import chdtrc, chdtri, ndtr, ndtri
 
 Floats = npt.NDArray[np.float64]
@@ -182,7 +183,7 @@ def _axes(share: Floats, margin: Floats) -> tuple[Floats, Floats]:
     M is 1 + `margin` a a' in contrasts: by the table's own margins `margin` is their length.
     """
     levels = share.shape[-1]
-    basis = contrasts(levels)
+    basis = helmert(levels).T
     q = share @ basis
     spread = np.einsum("ki,...k,kj->...ij", basis, share, basis) - q[..., :, None] * q[..., None, :]
     metric = np.eye(levels - 1) + margin[..., None, None] * q[..., :, None] * q[..., None, :]
@@ -348,15 +349,6 @@ def normal(weights: Floats) -> Floats:
     positive = np.maximum(weights, 0.0)
     total = positive.sum(-1, keepdims=True)
     return np.where(total > 0, positive / np.where(total > 0, total, 1.0), 1.0 / weights.shape[-1])
-
-
-def contrasts(levels: int) -> Floats:
-    """Orthonormal basis of the vectors that sum to zero, `[levels, levels - 1]` (Helmert)."""
-    basis = np.tril(np.ones((levels, levels)), -1).T[:, 1:] * 1.0
-    for k in range(1, levels):
-        basis[k, k - 1] = -k
-        basis[:, k - 1] /= np.sqrt(k * (k + 1))
-    return basis
 
 
 def kron(left: Floats, right: Floats) -> Floats:

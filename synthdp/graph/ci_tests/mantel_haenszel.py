@@ -37,8 +37,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import helmert
 
-from synthdp.graph.ci_tests.chi_square import Answer, Floats, Mixture, answers, contrasts, normal
+from synthdp.graph.ci_tests.chi_square import Answer, Floats, Mixture, answers, normal
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ def _contrasts(share: Floats, size: Floats, kept: int) -> tuple[Floats, Floats]:
     They are `[levels, kept]`, or `[tests, levels, kept]` where some are left out: then those of the
     largest variance under the average of `share` `[tests, strata, levels]`.
     """
-    basis = contrasts(share.shape[-1])
+    basis = helmert(share.shape[-1]).T
     if kept >= basis.shape[1]:
         return basis, np.ones(1)
     average = normal((size[..., None] * share).sum(1, keepdims=True))

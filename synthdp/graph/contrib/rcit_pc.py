@@ -241,11 +241,13 @@ def foreseen(planned: MomentMatrix, rows: float) -> MomentTests:
     return MomentTests(NoisyMoments(planned.basis, sums, planned.sigma), bent=SETTINGS.bent)
 
 
-def _tests(releaser: pc.Releaser, domain: Domain) -> Released[pc.QueryTests]:
-    return _measured(releaser, domain).map(partial(MomentTests, bent=SETTINGS.bent))
-
-
-RCIT_PC = pc.Algorithm(_spends, _search, _tests)
+RCIT_PC = pc.Algorithm(
+    _spends,
+    _search,
+    lambda releaser, domain: _measured(releaser, domain).map(
+        partial(MomentTests, bent=SETTINGS.bent)
+    ),
+)
 
 
 # Conditional independence of numeric columns from one noisy moment matrix.
