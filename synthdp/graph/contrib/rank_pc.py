@@ -36,13 +36,7 @@ from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.chi_square import POWER, Answer, Query, Verdict
-from synthdp.graph.discovery.skeleton import (
-    Algorithm,
-    KnownTables,
-    Releaser,
-    reading,
-    unique_subsets,
-)
+from synthdp.graph.discovery import skeleton as pc
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.meek import oriented, unshielded
 from synthdp.privacy.mechanisms import private_search as private
@@ -129,7 +123,7 @@ class Links:
     def sets(self, pair: Pair, order: int) -> Iterator[tuple[str, ...]]:
         """Conditioning sets of one order, from the present neighbours of either end."""
         ends = ([n for n in self._near[a] if n != b] for a, b in (pair, pair[::-1]))
-        return unique_subsets(ends, order)
+        return pc.unique_subsets(ends, order)
 
     def examined(self, pair: Pair, strength: float) -> None:
         """Record the strength that a released score shows of a pair that stays linked."""
@@ -172,7 +166,7 @@ def graph_of(links: Links, *, max_parents: int) -> CausalGraph:
         lambda graph: [t for t in unshielded(graph) if collides(*t)],
         shielded=(*knowledge.untested, *unclear),
     )
-    return reading(graph, knowledge, unclear=unclear, strength=strength, max_parents=max_parents)
+    return pc.reading(graph, knowledge, unclear=unclear, strength=strength, max_parents=max_parents)
 
 
 def pc_search(
@@ -312,7 +306,7 @@ def _searching(
     kind: type[Any],
     start: Callable[[Domain, int, float], MechanismFactory],
     strategy_of: Callable[[Knowledge, float, Any], Any],
-) -> Algorithm:
+) -> pc.Algorithm:
     """The engine of all three: one planned spend of a `kind`, whose strategy finds the links."""
 
     def spends(settings: Graph, domain: Domain, rows: float) -> Mapping[str, MechanismFactory]:
@@ -330,7 +324,7 @@ def _searching(
         return {purpose: start(domain, pairs, rows)} if pairs else {}
 
     def search(
-        releaser: Releaser, settings: Graph, domain: Domain, known: KnownTables = None
+        releaser: pc.Releaser, settings: Graph, domain: Domain, known: pc.KnownTables = None
     ) -> Released[CausalGraph] | CausalGraph:
         knowledge = Knowledge.from_spec(settings, domain.names)
         if not knowledge.undecided_pairs:
@@ -346,7 +340,7 @@ def _searching(
             )
         )
 
-    return Algorithm(spends, search)
+    return pc.Algorithm(spends, search)
 
 
 PRIV_PC = _searching(
