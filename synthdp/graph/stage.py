@@ -19,11 +19,10 @@ from synthdp.graph import validation
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.discovery import KnownTables, Releaser, algorithm_named
 from synthdp.graph.discovery.measuring import SCREEN, measure_round
-from synthdp.graph.implications import implications, required_tables
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.predict import PREDICTION_SHARES, pair_tables, predict
-from synthdp.graph.validation import ValidationReport
+from synthdp.graph.validation import ValidationReport, implications, required_tables
 from synthdp.privacy.calibration import adaptive_round
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.mechanism import Mechanism

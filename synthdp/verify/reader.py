@@ -17,8 +17,8 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import BudgetError
 from synthdp.files import parse_json, read_text
-from synthdp.graph.implications import ValidationSettings
 from synthdp.graph.stage import rounds
+from synthdp.graph.validation import ValidationSettings
 from synthdp.ledger.entries import Entry
 from synthdp.privacy.calibration import expected_fit_rows, sample_rate
 from synthdp.privacy.events.kinds import event_from_json, kind_of, leaves

@@ -23,11 +23,10 @@ from synthdp.data.domain import Domain
 from synthdp.evaluate.dp_scores import dp_scores_of, headline
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery import algorithm_named
-from synthdp.graph.implications import SETTINGS as VALIDATION
-from synthdp.graph.implications import Implication, claimed
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.predict import prediction_order
-from synthdp.graph.validation import STATUSES
+from synthdp.graph.validation import SETTINGS as VALIDATION
+from synthdp.graph.validation import STATUSES, Implication, claimed
 from synthdp.inference.estimands import estimands_json, stated_sums
 from synthdp.model.estimands import estimand_name, sums_of
 from synthdp.privacy.events.kernel import GaussianSumsDpEvent
