@@ -81,14 +81,14 @@ def scores_after_fit(
 
 
 def held_out_scores(
-    name: str, features: FloatArray, members: BoolArray, pairs: Codes, *, seed: int, folds: int = 5
+    name: str, features: FloatArray, members: BoolArray, pairs: Codes, *, seed: int
 ) -> FloatArray:
     """Out-of-fold scores of the training models, for choosing thresholds.
 
     Each model is scored by a classifier that saw neither it nor the other model of its pair.
     """
     scores = np.empty(len(members))
-    split = GroupKFold(n_splits=min(folds, len(np.unique(pairs))))
+    split = GroupKFold(n_splits=min(5, len(np.unique(pairs))))
     for kept, held in split.split(features, members, groups=pairs):
         scores[held] = scores_after_fit(
             name, features[kept], members[kept], features[held], seed=seed

@@ -230,15 +230,15 @@ def plan_at(spec: ReleaseSpec, domain: Domain, epsilon: float) -> ReleasePlan:
     return plan_for(spec.model_copy(update={"privacy": privacy}), domain)
 
 
-def without_privacy(plan: ReleasePlan, *, noise: float = 1e-9, clip: float = 1e4) -> ReleasePlan:
+def without_privacy(plan: ReleasePlan) -> ReleasePlan:
     """The same mechanisms with next to no noise, and a bound that no example's gradient reaches.
 
     Its epsilon is infinite, so that no run can have reserved it: a rehearsal alone takes it.
     """
 
     def quiet(purpose: str, planned: PlannedMechanism) -> PlannedMechanism:
-        mechanism = planned.scaled(noise)
-        return replace(mechanism, clip=clip) if isinstance(mechanism, DpSgd) else mechanism
+        mechanism = planned.scaled(1e-9)
+        return replace(mechanism, clip=1e4) if isinstance(mechanism, DpSgd) else mechanism
 
     return replace(plan.map(quiet), epsilon=math.inf)
 

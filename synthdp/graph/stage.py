@@ -201,13 +201,11 @@ def with_predictive_arrows(
     domain: Domain,
     tables: Sequence[NoisyTable],
     targets: Collection[str],
-    *,
-    max_predictors: int = 24,
 ) -> CausalGraph:
     """`graph` with arrows for undecided pairs that `tables` show to be dependent.
 
     `tables` hold one-way tables of all columns. A pair without a table stays as it is. Targets
-    come late in the order: they are predicted. A column gets `max_predictors` of these arrows at
+    come late in the order: they are predicted. A column gets 24 of these arrows at
     most, those with the most evidence.
 
     Undecided is not absent. A search leaves a pair undecided where noise hides what it asks. A
@@ -223,7 +221,7 @@ def with_predictive_arrows(
     predictors: dict[str, int] = dict.fromkeys(graph.nodes, 0)
     for pair in sorted(evidence, key=lambda p: -evidence[p]):
         cause, effect = sorted(pair, key=place.__getitem__)
-        if knowledge.allows(cause, effect) and predictors[effect] < max_predictors:
+        if knowledge.allows(cause, effect) and predictors[effect] < 24:
             arrows[frozenset(pair)] = (cause, effect)
             predictors[effect] += 1
     turned = [

@@ -83,16 +83,6 @@ class Answer:
         return {k: v if k == "verdict" or math.isfinite(v) else None for k, v in fields.items()}
 
 
-def chi_square(tables: Floats, sigma: Floats, *, level: float, margin: float) -> list[Answer]:
-    """Test many tables of one shape.
-
-    `tables`: noisy counts, `[tests, strata, rows, columns]`; `sigma`: noise per cell, `[tests]`;
-    `level`: of each test; `margin`: an upper bound of the effect below it counts as evidence for
-    independence.
-    """
-    return answers(mixture_of(tables, sigma), level=level, margin=margin)
-
-
 @dataclass(frozen=True)
 class Margins:
     """Margins of tables without strata, from other tables of the same rows.
@@ -108,7 +98,10 @@ class Margins:
 
 
 def mixture_of(tables: Floats, sigma: Floats, margins: Margins | None = None) -> Mixture:
-    """The statistic and weights of each test; `tables` and `sigma` as for `chi_square`."""
+    """The statistic and weights of each test of tables of one shape.
+
+    `tables`: noisy counts, `[tests, strata, rows, columns]`; `sigma`: noise per cell, `[tests]`.
+    """
     tables, sigma = np.asarray(tables, dtype=np.float64), np.asarray(sigma, dtype=np.float64)
     rows, columns = tables.shape[-2:]
     noise = np.broadcast_to(sigma[:, None], tables.shape[:2])

@@ -39,7 +39,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import helmert
 
-from synthdp.graph.ci_tests.chi_square import Answer, Floats, Mixture, answers, normal
+from synthdp.graph.ci_tests.chi_square import Floats, Mixture, normal
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,6 @@ class Tables:
     left: Floats
     right: Floats
     sigma: tuple[Floats, Floats, Floats]
-
-
-def mantel_haenszel(
-    tables: Tables, *, level: float, margin: float, max_contrasts: int = 144
-) -> list[Answer]:
-    """Test many tables; `level` of each test, `margin` as for `chi_square`."""
-    return answers(mixture_of(tables, max_contrasts), level=level, margin=margin)
 
 
 def mixture_of(t: Tables, max_contrasts: int = 144) -> Mixture:
