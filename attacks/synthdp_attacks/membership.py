@@ -28,7 +28,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from synthdp_attacks.epsilon import Claim, choose_threshold, provable_epsilon
 from synthdp_attacks.errors import AttackError
-from synthdp_attacks.fleet import Fleet, Progress
+from synthdp_attacks.fleet import Fleet
 from synthdp_attacks.game import (
     MINIMUM_PAIRS,
     Game,
@@ -126,11 +126,7 @@ def naive(public: Public, target: Codes, rng: np.random.Generator) -> Extractor:
 
 def histogram(public: Public, target: Codes, rng: np.random.Generator) -> Extractor:
     """Share of rows at each level of each column: as many as there are levels."""
-
-    def extract(synthetic: Codes) -> FloatArray:
-        return np.concatenate(_column_counts(synthetic, public)) / len(synthetic)
-
-    return extract
+    return lambda synthetic: np.concatenate(_column_counts(synthetic, public)) / len(synthetic)
 
 
 def correlation(public: Public, target: Codes, rng: np.random.Generator) -> Extractor:
@@ -155,11 +151,7 @@ def correlation(public: Public, target: Codes, rng: np.random.Generator) -> Extr
 def ensemble(public: Public, target: Codes, rng: np.random.Generator) -> Extractor:
     """Naive, Histogram and Correlation together."""
     parts = [make(public, target, rng) for make in (naive, histogram, correlation)]
-
-    def extract(synthetic: Codes) -> FloatArray:
-        return np.concatenate([part(synthetic) for part in parts])
-
-    return extract
+    return lambda synthetic: np.concatenate([part(synthetic) for part in parts])
 
 
 def targeted(public: Public, target: Codes, rng: np.random.Generator) -> Extractor:
@@ -378,11 +370,9 @@ def _heard(
     """The fleet, which tells of its models from step `before` on, of so many `steps`."""
     if progress is None:
         return fleet
-
-    def tell(state: Progress) -> None:
-        progress(before + state.finished + state.underway, steps, "models")
-
-    return replace(fleet, progress=tell)
+    return replace(
+        fleet, progress=lambda s: progress(before + s.finished + s.underway, steps, "models")
+    )
 
 
 def _check_arguments(

@@ -297,9 +297,8 @@ def _together(
 ) -> list[Released[Weights]]:
     """All `modules`, trained by their planned spend `purpose`."""
     settings = needed(planned, purpose)
-    trainings = [Training(settings, module, _trained, None) for module in modules]
+    trainings = [
+        Training(settings, module, lambda done, steps: tell_share((1 + done / steps) / 3), None)
+        for module in modules
+    ]
     return train_side_by_side(rehearsals, trainings, purpose=purpose)
-
-
-def _trained(done: int, total: int) -> None:
-    tell_share((1 + done / total) / 3)

@@ -72,9 +72,14 @@ def main() -> None:
         except (KeyboardInterrupt, typer.Abort):  # in a question, or before a command began
             _exit_with(StoppedError("interrupted"))
         except Exception as error:
-            if hasattr(error, "show"):  # Typer has its own click, whose errors have no public base
-                _usage(error)
-            _exit_with(withheld(error))
+            usage: Any = error  # of Typer's own click, whose errors have no public base
+            if not hasattr(usage, "show"):
+                _exit_with(withheld(error))
+            usage.show()
+            budget = "nothing was spent"  # no command has begun
+            say(f"{BUDGET}{budget}", err=True)
+            show_error(error_json(usage.format_message(), exit_code=2) | {"budget": budget})
+            sys.exit(2)
 
 
 def _exit_with(error: SynthdpError) -> NoReturn:
@@ -85,15 +90,6 @@ def _exit_with(error: SynthdpError) -> NoReturn:
         error.to_json() | ({} if budget is None else {"budget": budget.removeprefix(BUDGET)})
     )
     sys.exit(error.exit_code)
-
-
-def _usage(error: Any) -> NoReturn:
-    """Print a usage error as Typer does."""
-    error.show()
-    budget = "nothing was spent"  # no command has begun
-    say(f"{BUDGET}{budget}", err=True)
-    show_error(error_json(error.format_message(), exit_code=2) | {"budget": budget})
-    sys.exit(2)
 
 
 if __name__ == "__main__":

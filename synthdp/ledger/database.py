@@ -80,7 +80,8 @@ def open_database(url: str) -> Engine:
         ) from None
     try:
         engine = sa.create_engine(parsed, poolclass=sa.pool.NullPool, **_options(parsed))
-        _listen(engine)
+        if engine.dialect.name == "sqlite":
+            sa.event.listen(engine, "connect", _synchronous)
         _create(engine)
     except OSError as error:
         raise BudgetError(f"cannot open the ledger {shown}: {error.strerror}", hint=_MEND) from None
@@ -122,13 +123,10 @@ def _options(url: URL) -> dict[str, Any]:
     raise _UnfitError(f"{url.get_backend_name()} is not supported; allowed: sqlite, postgresql")
 
 
-def _listen(engine: Engine) -> None:
-    @sa.event.listens_for(engine, "connect")
-    def _configure(connection: Any, _: Any) -> None:
-        if engine.dialect.name == "sqlite":
-            connection.isolation_level = None  # transactions are begun by hand
-            connection.execute("PRAGMA synchronous=EXTRA")
-            connection.execute("PRAGMA fullfsync=ON")  # macOS alone knows a difference
+def _synchronous(connection: Any, _: Any) -> None:
+    connection.isolation_level = None  # transactions are begun by hand
+    connection.execute("PRAGMA synchronous=EXTRA")
+    connection.execute("PRAGMA fullfsync=ON")  # macOS alone knows a difference
 
 
 def _create(engine: Engine) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.audit.mechanisms import directions
+from synthdp.audit.mechanisms import canaries as directions
 from synthdp.audit.mechanisms.canaries import HALF_NOISE, CurveClaim, Scores
 from synthdp.bundle.audit_record import Audit
 from synthdp.data.domain import ColumnDomain, Domain

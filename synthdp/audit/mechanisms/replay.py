@@ -27,6 +27,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -304,9 +305,7 @@ class Recorder:
         return int(self._noise("maximum", scores, scale, 1.0))
 
     def noisy_top(self, scores: Integers, *, scale: float, count: int) -> Integers:
-        def fresh(exact: Array) -> Array:
-            return self._coupling.streams.noisy_top(exact, scale=scale, count=count)
-
+        fresh = partial(self._coupling.streams.noisy_top, scale=scale, count=count)
         return self._noise("maximum", scores, scale, 1.0, shape=(count,), fresh=fresh)
 
     def _noise(

@@ -246,14 +246,13 @@ def priv_pc(
         level=level,
         margin=SETTINGS.margin,
     )
-
-    def separated(reply: SparseVectorReply) -> bool:
-        return reply.above and examined(reply.score, reply.variance).verdict != "dependent"
-
-    def strength(reply: SparseVectorReply) -> float:
-        return examined(reply.score, reply.variance).effect
-
-    return partial(pc_search, knowledge, sampled, separated, strength)
+    return partial(
+        pc_search,
+        knowledge,
+        sampled,
+        lambda r: r.above and examined(r.score, r.variance).verdict != "dependent",
+        lambda r: examined(r.score, r.variance).effect,
+    )
 
 
 def svt_pc(knowledge: Knowledge, level: float, budget: SparseVectorBudget) -> private.SieveStrategy:

@@ -224,11 +224,6 @@ def read_json(text: str, *, file: str) -> CausalGraph:
         raise mistake(file, None, error.message, hint=error.hint or HINT) from None
 
 
-def write_json(graph: CausalGraph) -> str:
-    """A graph as the `graph.json` of a bundle."""
-    return json.dumps(graph.to_json(), indent=1, ensure_ascii=False) + "\n"
-
-
 def _node_link(data: Mapping[str, Any], file: str) -> CausalGraph:
     links = "links" if "links" in data else "edges"
     directed = data.get("directed")
