@@ -21,6 +21,7 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -252,10 +253,8 @@ def append(
     ).first()
     seq, previous = (last.seq + 1, last.hash) if last is not None else (1, GENESIS)
     at = datetime.now(UTC).date().isoformat()
-    digest = entry_hash(
-        seq=seq, dataset=dataset, run=run, kind=kind, body=body, at=at, previous=previous
-    )
-    entry = Entry(seq, dataset, run, kind, body, at, previous, digest)
+    entry = Entry(seq, dataset, run, kind, body, at, previous, "")
+    entry = replace(entry, hash=entry_hash(**vars(entry)))
     connection.execute(
         sa.insert(_entries).values(**{**entry.to_json(), "body": json.dumps(body, sort_keys=True)})
     )

@@ -30,7 +30,6 @@ from synthdp.privacy.private import Receipt
 from synthdp.spec.amendment import CHANGEABLE
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
-from synthdp.verify.at_hand import fits_its_hash
 from synthdp.verify.reader import MAX_ENTRIES, PlanLimits, Reader, event_problems, wrong
 from synthdp.verify.rewritten import score_problems
 
@@ -80,7 +79,7 @@ def _chain_problems(entries: Sequence[Entry], run: str, dataset: str) -> Iterato
         named, foreign = f"entry {entry.seq}", (entry.run, entry.dataset) != (run, dataset)
         changed = f"{named} ({entry.kind}) was changed; its hash does not fit its content"
         yield from wrong(
-            (not fits_its_hash(entry), changed),
+            (not entry.intact, changed),
             (foreign, f"{named} is of another run or dataset"),
             (entry.seq == 1 and entry.previous != GENESIS, "entry 1 does not begin a chain"),
         )
