@@ -60,7 +60,6 @@ class Trials:
 
     @classmethod
     def of(cls, right: BoolArray) -> Trials:
-        """Count an array of outcomes."""
         return cls(int(right.sum()), len(right))
 
 
@@ -236,7 +235,7 @@ def attack_anonymity(
     secrets = columns_asked("secrets", secrets, columns) if len(secrets) else ()
     if parties is not None:
         parties = parties_asked(parties, columns)
-    shuffled = [int(c) for c in rng.permutation(columns)]
+    shuffled = list(map(int, rng.permutation(columns)))
     parties = parties or (shuffled[::2], shuffled[1::2])
     risks = [
         singling_out(*tables, public=public, rng=rng, width=1, guesses=guesses),
@@ -364,7 +363,7 @@ def linkability(
 
     `parties`: the columns that each holds. The naive guess draws its synthetic rows at random.
     """
-    first, second = (list(party) for party in parties_asked(parties, synthetic.shape[1]))
+    first, second = map(list, parties_asked(parties, synthetic.shape[1]))
     guesses = whole("guesses", guesses, least=1)
     if not 1 <= neighbours <= len(synthetic):
         raise AttackError(

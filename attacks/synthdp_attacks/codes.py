@@ -33,7 +33,6 @@ class Bins:
     missing: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse edges that are none."""
         edges = list(self.edges)
         if (
             len(edges) < 2
@@ -146,7 +145,6 @@ def _listed(name: str, values: Any, column: Sequence[str | None]) -> npt.NDArray
 
 
 def _binned(name: str, values: Any, column: Bins) -> npt.NDArray[np.int64]:
-    """Bins of numbers."""
     edges = np.asarray(column.edges, dtype=np.float64)
     absent = pd.isna(values).to_numpy()
     numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)

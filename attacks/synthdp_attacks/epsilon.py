@@ -171,21 +171,15 @@ def allowed_true_positives(profile: Profile, false_positives: float) -> float:
     return min(1.0, *(bound for pair in lines for bound in pair))
 
 
-def choose_threshold(
-    scores: FloatArray, members: BoolArray, *, delta: float = 0.0, confidence: float = CONFIDENCE
-) -> float:
+def choose_threshold(scores: FloatArray, members: BoolArray, *, delta: float = 0.0) -> float:
     """The threshold with the greatest lower bound on epsilon on *these* scores.
 
     Use it on other models only.
     """
     levels = np.unique(scores)
     middles = np.concatenate([[levels[0] - 1], (levels[:-1] + levels[1:]) / 2])
-    bounds = [
-        epsilon_lower_bound(
-            Counts.at(scores, members, threshold=t), delta=delta, confidence=confidence
-        )
-        for t in middles
-    ]
+    counts = (Counts.at(scores, members, threshold=t) for t in middles)
+    bounds = [epsilon_lower_bound(found, delta=delta) for found in counts]
     best = np.flatnonzero(np.isclose(bounds, max(bounds)))
     return float(middles[best[len(best) // 2]])
 

@@ -107,7 +107,7 @@ class Fleet:
     folder: Path
     runner: Runner = field(default_factory=Serial)
     attempts: int = 3
-    progress: Callable[[Progress], None] | None = None
+    progress: Callable[[Progress], object] | None = None
     identity: str | None = None
     every_s: float = 1.0
 

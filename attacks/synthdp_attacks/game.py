@@ -110,7 +110,6 @@ class GameOutcome:
 
     @classmethod
     def together(cls, outcomes: list[GameOutcome]) -> GameOutcome:
-        """Outcomes of several games as one."""
         scores, members = zip(*((o.scores, o.members) for o in outcomes), strict=True)
         return cls(np.concatenate(scores), np.concatenate(members))
 
@@ -152,7 +151,7 @@ class Game:
 
     def row_counts_differ(self) -> bool:
         """Whether the number of released rows alone tells worlds apart, among the shadows."""
-        counts = np.array([len(s) for s in self.shadows])
+        counts = np.array(list(map(len, self.shadows)))
         return set(counts[self.shadow_members]) != set(counts[~self.shadow_members])
 
     def control(self, rng: np.random.Generator) -> Game:
@@ -198,7 +197,7 @@ class _Work:
 
     def many(self, indices: Sequence[int]) -> Iterator[dict[str, Codes | FloatArray]]:
         assert isinstance(self.trainer, GroupTrainer)
-        rows = [self._rows(index) for index in indices]
+        rows = list(map(self._rows, indices))
         seeds = [self._seed(2, index) for index in indices]
         for released in self.trainer.many(rows, seed_sequences=seeds):
             yield self._checked(released)
@@ -299,7 +298,7 @@ def play(
     threat = threat or ThreatModel()
     others = Others(rows, checked_units(units, rows))
     threat.size(others.count)
-    entropy = tuple(int(word) for word in rng.integers(2**32, size=4))
+    entropy = tuple(map(int, rng.integers(2**32, size=4)))
     first = rng.integers(2, size=pairs).astype(bool)
     identity, names = fleet.identity or identity_of(trainer), tuple(score_names)
     work = _Work(others, target, trainer, threat, entropy, first, control, identity, public, names)
@@ -343,7 +342,7 @@ def _seen(released: Codes | WhiteBox, target: Codes) -> dict[str, Codes | FloatA
             " many as it was trained on"
         )
     scores = {
-        name: np.asarray([score(row) for row in target], dtype=np.float64).sum(axis=0)
+        name: np.asarray(list(map(score, target)), dtype=np.float64).sum(axis=0)
         for name, score in white.scores.items()
     }
     if bad := [name for name, value in scores.items() if value.ndim or not np.isfinite(value)]:
@@ -437,7 +436,7 @@ def declared_targets(
             " and never from the end"
             + ("" if units is None else "; with `units`, numbers that stand there")
         )
-    return tuple(int(p) for p in asked)
+    return tuple(map(int, asked))
 
 
 SELECTORS: dict[str, Callable[[Codes, int, np.random.Generator], tuple[int, ...]]] = {

@@ -27,7 +27,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from synthdp_attacks.epsilon import Claim, choose_threshold, provable_epsilon
-from synthdp_attacks.fleet import Fleet, Progress
+from synthdp_attacks.fleet import Fleet
 from synthdp_attacks.game import (
     MINIMUM_PAIRS,
     Game,
@@ -88,14 +88,14 @@ def scores_after_fit(
 
 
 def held_out_scores(
-    name: str, features: FloatArray, members: BoolArray, pairs: Codes, *, seed: int, folds: int = 5
+    name: str, features: FloatArray, members: BoolArray, pairs: Codes, *, seed: int
 ) -> FloatArray:
     """Out-of-fold scores of the training models, for choosing thresholds.
 
     Each model is scored by a classifier that saw neither it nor the other model of its pair.
     """
     scores = np.empty(len(members))
-    split = GroupKFold(n_splits=min(folds, len(np.unique(pairs))))
+    split = GroupKFold(n_splits=min(5, len(np.unique(pairs))))
     for kept, held in split.split(features, members, groups=pairs):
         scores[held] = scores_after_fit(
             name, features[kept], members[kept], features[held], seed=seed
@@ -133,11 +133,7 @@ def naive(public: Public, target: Codes, rng: np.random.Generator) -> Extractor:
 
 def histogram(public: Public, target: Codes, rng: np.random.Generator) -> Extractor:
     """Share of rows at each level of each column: as many as there are levels."""
-
-    def extract(synthetic: Codes) -> FloatArray:
-        return np.concatenate(_column_counts(synthetic, public)) / len(synthetic)
-
-    return extract
+    return lambda synthetic: np.concatenate(_column_counts(synthetic, public)) / len(synthetic)
 
 
 def correlation(public: Public, target: Codes, rng: np.random.Generator) -> Extractor:
@@ -162,11 +158,7 @@ def correlation(public: Public, target: Codes, rng: np.random.Generator) -> Extr
 def ensemble(public: Public, target: Codes, rng: np.random.Generator) -> Extractor:
     """Naive, Histogram and Correlation together."""
     parts = [make(public, target, rng) for make in (naive, histogram, correlation)]
-
-    def extract(synthetic: Codes) -> FloatArray:
-        return np.concatenate([part(synthetic) for part in parts])
-
-    return extract
+    return lambda synthetic: np.concatenate([part(synthetic) for part in parts])
 
 
 def targeted(public: Public, target: Codes, rng: np.random.Generator) -> Extractor:
@@ -213,7 +205,7 @@ def column_subsets(columns: int, count: int, rng: np.random.Generator) -> BoolAr
         room = {size: comb(columns, size) for size in range(2, columns)}
         while len(chosen) < count and room:
             size = int(rng.choice(list(room)))
-            subset = tuple(sorted(int(c) for c in rng.choice(columns, size=size, replace=False)))
+            subset = tuple(sorted(map(int, rng.choice(columns, size=size, replace=False))))
             room[size] -= subset not in chosen
             chosen.add(subset)
             if room[size] == 0:
@@ -226,7 +218,7 @@ def column_subsets(columns: int, count: int, rng: np.random.Generator) -> BoolAr
 
 def feature_matrix(extract: Extractor, sets: Sequence[Codes]) -> FloatArray:
     """Features of each synthetic set, shape `[sets, features]`."""
-    return np.stack([extract(synthetic) for synthetic in sets])
+    return np.stack(list(map(extract, sets)))
 
 
 def _column_counts(synthetic: Codes, public: Public) -> list[FloatArray]:
@@ -385,11 +377,9 @@ def _heard(
     """The fleet, which tells of its models from step `before` on, of so many `steps`."""
     if progress is None:
         return fleet
-
-    def tell(state: Progress) -> None:
-        progress(before + state.finished + state.underway, steps, "models")
-
-    return replace(fleet, progress=tell)
+    return replace(
+        fleet, progress=lambda s: progress(before + s.finished + s.underway, steps, "models")
+    )
 
 
 def _check_arguments(
@@ -432,7 +422,7 @@ def judge(
     Models of all games are judged together, each game by its own classifier. A ceiling and a bound
     on epsilon hold for the mean over targets as they do for one.
     """
-    seeds = [int(seed) for seed in rng.integers(2**31, size=len(games) + len(controls))]
+    seeds = list(map(int, rng.integers(2**31, size=len(games) + len(controls))))
     scores = _white_box(games, [main[0], *(extractor for extractor, _ in also)])
     groups = [(name, [name], classifiers) for name in extractors]
     rows = []

@@ -26,14 +26,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.preprocessing import OneHotEncoder
 
 from synthdp_attacks.report import CAVEAT, CONFIDENTIAL, LowRates, low_rates, row_json
-from synthdp_attacks.statistics import (
-    Counts,
-    Interval,
-    advantage,
-    auc,
-    models_needed,
-    roc,
-)
+from synthdp_attacks.statistics import Counts, Interval, advantage, auc, models_needed, roc
 from synthdp_attacks.threat import AttackError, BoolArray, Codes, FloatArray, Public, hamming
 
 # --- scores ---
@@ -290,7 +283,6 @@ def best_threshold(scores: FloatArray, members: BoolArray) -> float:
 
 
 def _row(name: str, scores: FloatArray, members: BoolArray, calibration: BoolArray) -> ScoreRow:
-    """All statistics of one attack."""
     threshold = best_threshold(scores[calibration], members[calibration])
     counts = Counts.at(scores[~calibration], members[~calibration], threshold=threshold)
     return ScoreRow(
@@ -358,7 +350,6 @@ class CategoricalKernel:
     bandwidth: float
 
     def __post_init__(self) -> None:
-        """Refuse what is no density."""
         if not len(self.rows) or not 0 < self.bandwidth < 0.5:
             raise AttackError(
                 f"{len(self.rows)} rows and bandwidth {self.bandwidth}; needs a row, and a"
@@ -384,7 +375,7 @@ class CategoricalKernel:
         disagree = np.where(sizes > 1, np.log(self.bandwidth) - others, 0.0)
         gain = np.where(sizes > 1, np.log1p(-self.bandwidth) - disagree, 0.0)
         encoder = OneHotEncoder(
-            categories=[np.arange(s) for s in sizes], sparse_output=False, dtype=np.float32
+            categories=list(map(np.arange, sizes)), sparse_output=False, dtype=np.float32
         ).fit(self.rows[:1])
         weighted = (encoder.transform(self.rows) * np.repeat(gain, sizes).astype(np.float32)).T
         sums = np.empty(len(asked))

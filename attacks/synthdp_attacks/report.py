@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from synthdp_attacks import statistics as stats
 from synthdp_attacks.epsilon import (
     Claim,
     allowed_true_positives,
@@ -18,19 +19,7 @@ from synthdp_attacks.epsilon import (
     proven_rates,
 )
 from synthdp_attacks.game import GameOutcome
-from synthdp_attacks.statistics import (
-    Counts,
-    Interval,
-    accuracy,
-    advantage,
-    auc,
-    best_advantage,
-    models_needed,
-    models_to_tell,
-    tpr_at_fpr,
-    true_negative_rate,
-    true_positive_rate,
-)
+from synthdp_attacks.statistics import Counts, Interval
 from synthdp_attacks.threat import BoolArray, FloatArray
 
 LOW_RATES = (0.01, 0.001)
@@ -44,14 +33,14 @@ LowRates = tuple[tuple[float, Interval | None], ...]
 
 def low_rates(scores: FloatArray, members: BoolArray) -> LowRates:
     """The true-positive rate at each of `LOW_RATES`."""
-    return tuple((r, tpr_at_fpr(scores, members, false_positive_rate=r)) for r in LOW_RATES)
+    return tuple((r, stats.tpr_at_fpr(scores, members, false_positive_rate=r)) for r in LOW_RATES)
 
 
 def row_json(row: Any, few: str) -> dict[str, Any]:
     """The plain values of a row of statistics; `few` says what a rate has too little of."""
     values = asdict(row)
     rates = {
-        f"tpr_at_fpr_{rate:g}": tpr or few.format(needed=models_needed(rate))
+        f"tpr_at_fpr_{rate:g}": tpr or few.format(needed=stats.models_needed(rate))
         for rate, tpr in values.pop("tpr_at")
     }
     return values | rates
@@ -89,20 +78,19 @@ class AttackRow:
 
 
 def attack_row(extractor: str, classifier: str, outcome: GameOutcome) -> AttackRow:
-    """All statistics of one attack."""
     scores, members = outcome.scores, outcome.members
     counts = Counts.at(scores, members)
     return AttackRow(
         extractor=extractor,
         classifier=classifier,
         models=min(counts.positives, counts.negatives),
-        accuracy=accuracy(counts),
-        positive_accuracy=true_positive_rate(counts),
-        negative_accuracy=true_negative_rate(counts),
+        accuracy=stats.accuracy(counts),
+        positive_accuracy=stats.true_positive_rate(counts),
+        negative_accuracy=stats.true_negative_rate(counts),
         precision=counts.precision,
-        advantage=advantage(counts),
-        advantage_best=best_advantage(scores, members),
-        auc=auc(scores, members),
+        advantage=stats.advantage(counts),
+        advantage_best=stats.best_advantage(scores, members),
+        auc=stats.auc(scores, members),
         tpr_at=low_rates(scores, members),
     )
 
@@ -186,22 +174,21 @@ def judged(
     It rests on the guesses `score > 0`, on those at a threshold fixed beforehand (`counts`), and on
     those of the control.
     """
-    delta = claim.delta if claim else 0.0
-    enough = control is not None and min(control.positives, control.negatives) >= models_to_tell(
-        confidence
-    )
+    least, row = stats.models_to_tell(confidence), attack_row(extractor, classifier, outcome)
+    enough = control and min(control.positives, control.negatives) >= least
+    guesses = Counts.at(outcome.scores, outcome.members)
     return AttackVerdict(
-        row=attack_row(extractor, classifier, outcome),
+        row=row,
         confidence=confidence,
-        advantage=advantage(Counts.at(outcome.scores, outcome.members), confidence=confidence),
-        control=(
-            advantage(control, confidence=confidence) if control is not None and enough else None
-        ),
+        advantage=stats.advantage(guesses, confidence=confidence),
+        control=stats.advantage(control, confidence=confidence) if control and enough else None,
         proven=proven_rates(counts, confidence=confidence),
-        epsilon_lower=epsilon_lower_bound(counts, delta=delta, confidence=confidence),
-        profile_excess=(
-            profile_excess(counts, claim.pairs(), confidence=confidence) if claim else None
+        epsilon_lower=epsilon_lower_bound(
+            counts, delta=claim.delta if claim else 0.0, confidence=confidence
         ),
+        profile_excess=profile_excess(counts, claim.pairs(), confidence=confidence)
+        if claim
+        else None,
         claim=claim,
     )
 
@@ -235,22 +222,18 @@ class MembershipReport:
 
     @property
     def main(self) -> AttackRow:
-        """All statistics of the verdict's attack."""
         return self.verdict.row
 
     @property
     def control(self) -> Interval | None:
-        """The verdict's control."""
         return self.verdict.control
 
     @property
     def epsilon_lower(self) -> float:
-        """The verdict's lower bound on epsilon."""
         return self.verdict.epsilon_lower
 
     @property
     def claim(self) -> Claim | None:
-        """What the release claims."""
         return self.verdict.claim
 
     @property
@@ -308,7 +291,7 @@ class MembershipReport:
     def _controls(self) -> Iterator[str]:
         for verdict in self.declared:
             if verdict.control is None:
-                least = models_to_tell(verdict.confidence)
+                least = stats.models_to_tell(verdict.confidence)
                 yield (
                     f"too few models for a control of {verdict.name}: fewer than {least} test"
                     f" models in each world cannot differ from chance (on one target {least} take"
@@ -327,7 +310,7 @@ class MembershipReport:
             "conclusion": self.conclusion,
             "confidential": CONFIDENTIAL,
             "main": self.main.to_json(),
-            "per_target_advantage": [asdict(gap) for gap in self.per_target],
+            "per_target_advantage": list(map(asdict, self.per_target)),
             "baseline_advantage": asdict(self.baseline),
             "control_advantage": asdict(self.control) if self.control else "too few models",
             "epsilon_lower": self.epsilon_lower,
@@ -344,7 +327,7 @@ class MembershipReport:
             "profile_excess": self.verdict.profile_excess,
             "refutes_claim": self.refutes_claim,
             "declared": [verdict.to_json() for verdict in self.declared],
-            "roc": [list(point) for point in self.roc],
+            "roc": list(map(list, self.roc)),
             "warnings": list(self.warnings),
             "table": [row.to_json() for row in self.table],
         }

@@ -79,7 +79,7 @@ class Loky:
         try:
             with parallel_config(backend="loky", inner_max_num_threads=1), catch_warnings():
                 filterwarnings("ignore", message="A worker stopped while some jobs")
-                yield from parallel(delayed(job)(group) for group in groups)
+                yield from parallel(map(delayed(job), groups))
         except BrokenProcessPool as error:  # TerminatedWorkerError is one, too
             raise WorkerDied(type(error).__name__) from None
 

@@ -28,7 +28,6 @@ class Interval:
     upper: float
 
     def contains(self, value: float) -> bool:
-        """Whether `value` lies in the closed interval."""
         return self.lower <= value <= self.upper
 
 
@@ -199,11 +198,7 @@ def models_needed(false_positive_rate: float) -> int:
 
 
 def tpr_at_fpr(
-    scores: FloatArray,
-    members: BoolArray,
-    *,
-    false_positive_rate: float,
-    confidence: float = CONFIDENCE,
+    scores: FloatArray, members: BoolArray, *, false_positive_rate: float
 ) -> Interval | None:
     """Greatest TPR with an FPR of at most `false_positive_rate`, a.
 
@@ -228,7 +223,7 @@ def tpr_at_fpr(
     is 0 whatever the scores are: so few cannot show that any threshold has so few false alarms.
     """
     inside, outside = scores[members], np.sort(scores[~members])[::-1]
-    side, models = (1 - confidence) / 2, len(outside)
+    side, models = (1 - CONFIDENCE) / 2, len(outside)
     # The greatest k with P(Bin < k) <= s / 2, and the least with P(Bin >= k) <= s / 2.
     highest = int(binom.ppf(side / 2, models, false_positive_rate))
     lowest = int(binom.isf(side / 2, models, false_positive_rate)) + 1

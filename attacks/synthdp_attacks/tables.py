@@ -44,7 +44,6 @@ class NoisyCounts:
     group_of: tuple[Codes, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse what is no noisy table."""
         if self.counts.ndim != len(self.columns) or len(set(self.columns)) != len(self.columns):
             raise AttackError(
                 f"a table of {self.counts.ndim} axes over columns {self.columns}; needs one axis"

@@ -88,7 +88,6 @@ class Public:
     sizes: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        """Refuse what are no numbers of levels."""
         if not self.sizes or any(
             isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1
             for size in self.sizes
@@ -210,9 +209,9 @@ def columns_asked(name: str, columns: Sequence[SupportsIndex], count: int) -> tu
         )
     if len(set(asked.tolist())) < len(asked):
         raise AttackError(
-            f"{name}={[int(c) for c in asked]}; a column stands there twice: name each once"
+            f"{name}={list(map(int, asked))}; a column stands there twice: name each once"
         )
-    return tuple(int(c) for c in asked)
+    return tuple(map(int, asked))
 
 
 def parties_asked(

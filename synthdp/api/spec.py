@@ -222,7 +222,7 @@ class Spec:
         if what_if:
             from synthdp.release.what_if import what_if as at_epsilons
 
-            epsilons = [float(epsilon) for epsilon in what_if]
+            epsilons = list(map(float, what_if))
             with stage("what if"):
                 facts |= {"what_if": at_epsilons(self.text, epsilons)}
         if half_width is not None:

@@ -96,7 +96,6 @@ class AttackFolder:
         return models
 
     def remove(self) -> None:
-        """The attack is over."""
         shutil.rmtree(self.path, ignore_errors=True)
 
 
@@ -178,7 +177,6 @@ class AttackPower:
     cpu_seconds: float
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON for `plan --json`."""
         return asdict(self)
 
     def __str__(self) -> str:

@@ -105,16 +105,14 @@ def attack_rows(
     measurer = TableMeasurer(domain, trainer.plan)
     worlds = two_worlds(board.rows, board.targets[0], spec.privacy.adjacency, board.units)
     releases = table_releases(pairs, tables=len(measurer(worlds[0])))
-
-    def on_releases(done: int, total: int) -> None:
-        progress(heard[0] + steps * done // total, heard[0] + steps, "noisy tables")
-
     on_tables = attack_tables(
         *(measurer, *worlds),
         releases=releases,
         claim=report.claim,
         confidence=shared_confidence(3),
-        progress=on_releases,
+        progress=lambda done, total: progress(
+            heard[0] + steps * done // total, heard[0] + steps, "noisy tables"
+        ),
     )
     units, unit = board.units, spec.dataset.privacy_unit
     meaning = "" if units is None else f" ({unit.meaning}, with all rows)"

@@ -94,7 +94,7 @@ class AuditJob:
         if purpose != TARGETS:
             return causal_vae(self.spec, domain, self.graph)
         architecture = architecture_for(self.spec, domain, self.graph)
-        targets = [domain.index(n) for n in self.spec.synthesizer.targets]
+        targets = list(map(domain.index, self.spec.synthesizer.targets))
         others = [i for i in range(len(domain)) if i not in targets]
         parents = list(architecture.parents)
         for target in targets:
@@ -311,11 +311,7 @@ FALSE_ALARMS = 1e-3  # of the test on noisy tables; it cannot be repeated on new
 
 
 def audit_bundle(
-    folder: Path,
-    *,
-    replay_only: bool,
-    out: Path | None = None,
-    pairs: int = PAIRS,
+    folder: Path, *, replay_only: bool, out: Path | None = None, pairs: int = PAIRS
 ) -> tuple[AuditRecord, Path]:
     """Audit the bundle in `folder`; return the record and the file that holds it.
 

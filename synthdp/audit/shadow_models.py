@@ -149,7 +149,7 @@ def _with_positions(tables: Sequence[NoisyTable], domain: Domain) -> list[NoisyC
     out = []
     for table in tables:
         groups, columns = LevelGroups(domain, table.starts), table.columns
-        group_of = tuple(groups.group_of(name) for name in columns) if table.starts else ()
+        group_of = tuple(map(groups.group_of, columns)) if table.starts else ()
         places = tuple(map(domain.index, columns))
         out.append(NoisyCounts(places, table.counts, table.sigma, group_of))
     return out
@@ -236,15 +236,15 @@ def plan_at(
     return plan_for(spec.model_copy(update={"privacy": privacy}), domain, like=like)
 
 
-def without_privacy(plan: ReleasePlan, *, noise: float = 1e-9, clip: float = 1e4) -> ReleasePlan:
+def without_privacy(plan: ReleasePlan) -> ReleasePlan:
     """The same mechanisms with next to no noise, and a bound that no example's gradient reaches.
 
     Its epsilon is infinite, so that no run can have reserved it: a rehearsal alone takes it.
     """
 
     def quiet(purpose: str, planned: PlannedMechanism) -> PlannedMechanism:
-        mechanism = planned.scaled(noise)
-        return replace(mechanism, clip=clip) if isinstance(mechanism, DpSgd) else mechanism
+        mechanism = planned.scaled(1e-9)
+        return replace(mechanism, clip=1e4) if isinstance(mechanism, DpSgd) else mechanism
 
     return replace(plan.map(quiet), epsilon=math.inf)
 
@@ -303,9 +303,8 @@ def _together(
 ) -> list[Released[Weights]]:
     """All `modules`, trained by their planned spend `purpose`."""
     settings = needed(planned, purpose)
-    trainings = [Training(settings, module, _trained, None) for module in modules]
+    trainings = [
+        Training(settings, module, lambda done, steps: tell_share((1 + done / steps) / 3), None)
+        for module in modules
+    ]
     return train_side_by_side(rehearsals, trainings, purpose=purpose)
-
-
-def _trained(done: int, total: int) -> None:
-    tell_share((1 + done / total) / 3)

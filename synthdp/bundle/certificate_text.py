@@ -38,7 +38,7 @@ def render(certificate: Certificate) -> str:
     c = certificate
     number = {charge.entry: i for i, charge in enumerate(c.charges, start=1)}
     planned = [x.event for x in c.planned]
-    stated = [kinds.event_from_json(event) for event in planned]
+    stated = list(map(kinds.event_from_json, planned))
 
     def paid(file: ReleasedFile) -> str:
         entries = sorted(file.receipts, key=lambda entry: number.get(entry, 0))
@@ -90,7 +90,6 @@ def audit_markdown(record: AuditRecord | None) -> str:
 
 
 def template(name: str) -> Template:
-    """A Markdown template of this package."""
     return environment().get_template(name)
 
 
@@ -221,4 +220,4 @@ def about_column(column: Column) -> str:
         column.description,
         None if derived is None else f"computed from other columns: {derived}",
     ]
-    return "; ".join(s for s in said if s)
+    return "; ".join(filter(None, said))

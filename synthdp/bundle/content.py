@@ -34,7 +34,7 @@ from synthdp.evaluate.dp_scores import ChargedScore, DpScores
 from synthdp.files import SUMS, check_plain, parse_json, read_text, sync
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.validation import ValidationReport
-from synthdp.ledger.entries import INTERNAL, Entry, entry_hash
+from synthdp.ledger.entries import INTERNAL, Entry
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import Spend
 from synthdp.privacy.private import Receipt, Released
@@ -190,7 +190,7 @@ def _check_receipts(
                 f"has the receipt {receipt.entry[:12]}, and the ledger has no such charge of run"
                 f" {run}",
             )
-        if entry_hash(**{k: v for k, v in entry.to_json().items() if k != "hash"}) != entry.hash:
+        if not entry.intact:
             raise VerifyError(f"the ledger's row {entry.seq} does not match its hash")
 
 
@@ -241,12 +241,10 @@ class Bundle:
         return cls(folder, spec, Certificate.model_validate(facts), day)
 
     def json(self, name: str) -> Any:
-        """The content of a JSON file."""
         return parse_json(read_text(self.folder / name))
 
     @cached_property
     def domain(self) -> Domain:
-        """Its columns and levels."""
         return Domain.from_spec(self.spec.columns)
 
     @cached_property
@@ -289,17 +287,14 @@ class Bundle:
 
     @cached_property
     def csv(self) -> WrittenFile:
-        """The table as CSV."""
         return written(self.folder / CSV_NAME)
 
     @cached_property
     def parquet(self) -> WrittenFile:
-        """The table as Parquet."""
         return written(self.folder / PARQUET_NAME)
 
 
 def sha256(path: Path) -> str:
-    """Hex digest of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -135,5 +135,5 @@ def schema_problems(record: Any) -> Iterator[str]:
         .read_text(encoding="utf-8")
     )
     validator = Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
-    for error in sorted(validator.iter_errors(record), key=lambda e: [str(p) for p in e.path]):
+    for error in sorted(validator.iter_errors(record), key=lambda e: list(map(str, e.path))):
         yield f"{'.'.join(map(str, error.path)) or 'record'}: {error.message[:200]}"

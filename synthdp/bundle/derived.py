@@ -32,13 +32,7 @@ from synthdp.bundle.descriptions import (
 )
 from synthdp.bundle.noisy_values import ESTIMANDS
 from synthdp.bundle.signing import STATEMENT
-from synthdp.bundle.table_files import (
-    CROISSANT,
-    CSV_NAME,
-    PARQUET_NAME,
-    croissant,
-    descriptor,
-)
+from synthdp.bundle.table_files import CROISSANT, CSV_NAME, PARQUET_NAME, croissant, descriptor
 from synthdp.evaluate.fidelity import sampling_floor
 from synthdp.files import read_text
 from synthdp.graph.level_groups import groups_of, on_groups
@@ -69,14 +63,6 @@ def _datacard(b: Bundle) -> str:
     tables = [on_groups(table, groups) for table in b.tables]
     pairs = tuple(measured_pairs(groups.coarse, groups.of(b.codes), tables))
     return datacard(b.spec, b.certificate, b.graph, b.tables, strengths, pairs, day=b.day)
-
-
-def _croissant(b: Bundle) -> str:
-    return as_json(croissant(b.spec, b.certificate, day=b.day, csv=b.csv, parquet=b.parquet))
-
-
-def _datapackage(b: Bundle) -> str:
-    return as_json(descriptor(b.spec, run=b.certificate.run, csv=b.csv))
 
 
 def _deployment(b: Bundle) -> str | None:
@@ -115,9 +101,15 @@ DERIVED: dict[str, Derived] = {
     "graph.svg": Derived(
         lambda b: b.graph.to_svg(title=graph_title(b.spec)), "does not show graph.json"
     ),
-    "datapackage.json": Derived(_datapackage, f"does not describe {CSV_NAME} as the spec does"),
+    "datapackage.json": Derived(
+        lambda b: as_json(descriptor(b.spec, run=b.certificate.run, csv=b.csv)),
+        f"does not describe {CSV_NAME} as the spec does",
+    ),
     CROISSANT: Derived(
-        _croissant, "does not describe the table as spec.yaml and privacy/certificate.json do"
+        lambda b: as_json(
+            croissant(b.spec, b.certificate, day=b.day, csv=b.csv, parquet=b.parquet)
+        ),
+        "does not describe the table as spec.yaml and privacy/certificate.json do",
     ),
     REPORT: Derived(
         lambda b: render_public(public_content(b)),

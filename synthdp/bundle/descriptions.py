@@ -257,7 +257,7 @@ def arrow_strengths(
     together = [set(table.columns) for table in tables]
 
     def strength(edge: GraphEdge) -> Strength:
-        a, b = (domain.index(name) for name in edge.pair)
+        a, b = map(domain.index, edge.pair)
         width = groups.coarse.columns[b].levels
         cells = coarse[:, a].astype(np.int64) * width + coarse[:, b]
         size = groups.coarse.columns[a].levels * width

@@ -26,7 +26,7 @@ def tables_json(tables: Sequence[NoisyTable]) -> dict[str, Any]:
     """
     stated = []
     for table in tables:
-        counts = (float(v) for v in np.asarray(table.counts).ravel())
+        counts = map(float, np.asarray(table.counts).ravel())
         starts = {name: list(s) for name, s in table.starts.items()}
         about: dict[str, Any] = {"columns": list(table.columns), "shape": list(table.counts.shape)}
         about |= {"sigma": table.sigma} | ({"starts": starts} if starts else {})

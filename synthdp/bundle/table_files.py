@@ -260,12 +260,7 @@ class WrittenFile:
 
 
 def croissant(
-    spec: ReleaseSpec,
-    certificate: Certificate,
-    *,
-    day: str,
-    csv: WrittenFile,
-    parquet: WrittenFile,
+    spec: ReleaseSpec, certificate: Certificate, *, day: str, csv: WrittenFile, parquet: WrittenFile
 ) -> dict[str, Any]:
     """The content of `croissant.json`; `day` is that of the release, as an ISO date."""
     dataset, fixed = spec.dataset, yaml.safe_load(template_text("croissant.yaml.j2"))
@@ -363,7 +358,7 @@ def _croissant_field(name: str, column: Column) -> Mapping[str, Any]:
         "dataType": column_kind(column).croissant(column),
     }
     if any(said):
-        field["description"] = "; ".join(s for s in said if s)
+        field["description"] = "; ".join(filter(None, said))
     return field | {"source": {"fileObject": {"@id": PARQUET_NAME}, "extract": {"column": name}}}
 
 

@@ -10,15 +10,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from synthdp.cli.options import (
-    BundleArgument,
-    Json,
-    LedgerOfRun,
-    say,
-    show,
-    working,
-    write_file,
-)
+from synthdp.cli.options import BundleArgument, Json, LedgerOfRun, say, show, working, write_file
 from synthdp.errors import BudgetError, OutputError, QueryError, disk_errors
 from synthdp.spec.load.wording import many
 
@@ -247,8 +239,7 @@ def copies(
     ] = None,
     m: Annotated[int, typer.Option("--m", help="Number of copies.", min=2, max=1000)] = 20,
     rows: Annotated[
-        int | None,
-        typer.Option(help="Rows of each [default: five times those counted].", min=1),
+        int | None, typer.Option(help="Rows of each [default: five times those counted].", min=1)
     ] = None,
     seed: Annotated[
         int | None, typer.Option(help="For repeatable copies; costs no privacy.", min=0)

@@ -19,7 +19,7 @@ from synthdp.report.prose import say_of_plan
 from synthdp.spec.load.wording import up
 
 if TYPE_CHECKING:
-    from synthdp.graph.causal import CausalGraph, GraphEdge
+    from synthdp.graph.causal import CausalGraph
     from synthdp.graph.validation import ValidationReport
     from synthdp.release.graph_only import GraphOutcome
 
@@ -193,7 +193,8 @@ def graph_text(graph: CausalGraph) -> str:
     links = sorted(
         (e for e in graph.edges if e.structural), key=lambda e: (rank[e.effect], rank[e.cause])
     )
-    aligned = _aligned([(_words(e), e.provenance) for e in links])
+    arrow = {True: "->", False: "--"}
+    aligned = _aligned([(f"{e.cause} {arrow[e.directed]} {e.effect}", e.provenance) for e in links])
     # 20: pairs without an answer that a text names
     return say_of_plan("graph", graph=graph, links=aligned, most=20)
 
@@ -223,15 +224,10 @@ def validation_text(found: ValidationReport) -> str:
 
 
 def outcome_text(outcome: GraphOutcome) -> str:
-    """A finished graph run."""
     parts = [graph_text(outcome.graph)]
     parts += [validation_text(outcome.validation)] if outcome.validation else []
     cost = outcome.to_json()["privacy"]
     return "\n".join([*parts, say_of_plan("graph_cost", cost=cost, out=outcome.job.out)])
-
-
-def _words(edge: GraphEdge) -> str:
-    return f"{edge.cause} {'->' if edge.directed else '--'} {edge.effect}"
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:

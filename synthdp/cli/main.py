@@ -20,14 +20,7 @@ from synthdp.cli.options import Commands, begin, say, show_error, shown, termina
 from synthdp.cli.plan import attack, budget, plan, release, resume, study
 from synthdp.cli.review import review_app
 from synthdp.cli.spec import init, inspect, schema, validate
-from synthdp.errors import (
-    BUDGET,
-    StoppedError,
-    SynthdpError,
-    budget_note,
-    error_json,
-    withheld,
-)
+from synthdp.errors import BUDGET, StoppedError, SynthdpError, budget_note, error_json, withheld
 
 app = typer.Typer(
     cls=Commands,
@@ -79,9 +72,14 @@ def main() -> None:
         except (KeyboardInterrupt, typer.Abort):  # in a question, or before a command began
             _exit_with(StoppedError("interrupted"))
         except Exception as error:
-            if hasattr(error, "show"):  # Typer has its own click, whose errors have no public base
-                _usage(error)
-            _exit_with(withheld(error))
+            usage: Any = error  # of Typer's own click, whose errors have no public base
+            if not hasattr(usage, "show"):
+                _exit_with(withheld(error))
+            usage.show()
+            budget = "nothing was spent"  # no command has begun
+            say(f"{BUDGET}{budget}", err=True)
+            show_error(error_json(usage.format_message(), exit_code=2) | {"budget": budget})
+            sys.exit(2)
 
 
 def _exit_with(error: SynthdpError) -> NoReturn:
@@ -92,15 +90,6 @@ def _exit_with(error: SynthdpError) -> NoReturn:
         error.to_json() | ({} if budget is None else {"budget": budget.removeprefix(BUDGET)})
     )
     sys.exit(error.exit_code)
-
-
-def _usage(error: Any) -> NoReturn:
-    """Print a usage error as Typer does."""
-    error.show()
-    budget = "nothing was spent"  # no command has begun
-    say(f"{BUDGET}{budget}", err=True)
-    show_error(error_json(error.format_message(), exit_code=2) | {"budget": budget})
-    sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def _epsilons(listed: str, option: str) -> list[float]:
     from synthdp.release.what_if import check
 
     try:
-        epsilons = [float(part) for part in listed.split(",")]
+        epsilons = list(map(float, listed.split(",")))
     except ValueError:
         raise OutputError(
             f"{option} {listed!r} is no list of numbers", hint="write it like 0.5,1,2,4"

@@ -250,7 +250,7 @@ def doctor(
         (words.get(f.state, f.state), f.what, "\n".join(filter(None, (f.found, f.hint))))
         for f in found
     ]
-    facts = {"ok": not wrong, "findings": [asdict(f) for f in found]}
+    facts = {"ok": not wrong, "findings": list(map(asdict, found))}
     show(facts, as_json=as_json, text=lambda: render(Rows(["", "", ""], rows, numbers=[])))
     if wrong:
         message = f"a release would not run here: {', '.join(wrong)}"

@@ -301,7 +301,7 @@ def inspect(
     if out is not None:
         with disk_errors(f"cannot write {out}", hint="choose another with --out"):
             write_private(out, told + "\n")
-    facts = {"warning": WARNING, "misfits": [asdict(misfit) for misfit in found]}
+    facts = {"warning": WARNING, "misfits": list(map(asdict, found))}
     show(facts, as_json=as_json, text=lambda: told)
     if out is not None:
         say(f"wrote {out}, for its owner alone: {WARNING}", err=True)
@@ -438,7 +438,6 @@ def _missing(option: str, what: str) -> OutputError:
 
 
 def found_text(found: PrivateInit) -> str:
-    """What was found, as text."""
     from synthdp.api.text import Rows, render
 
     privacy, header = found.job.spec.privacy, ["column", "type", "found", "expected loss", "+-"]

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 from numpy.polynomial import legendre
+from scipy.linalg import helmert
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes, to_numbers
@@ -90,7 +91,6 @@ class Term:
 
     @cached_property
     def columns(self) -> frozenset[str]:
-        """Columns that the term looks at."""
         return frozenset(c for c, _ in self.factors)
 
 
@@ -149,7 +149,7 @@ class Basis:
         products = []
         for size in range(2, self.interaction + 1):
             for names in combinations(self.columns, size):
-                for chosen in product(*(self._elements(n) for n in names)):
+                for chosen in product(*map(self._elements, names)):
                     total = sum(degree for _, degree in chosen)
                     if total <= self.interaction:
                         factors = tuple((n, k) for n, (k, _) in zip(names, chosen, strict=True))
@@ -223,7 +223,8 @@ class Basis:
                 elementary.update({(name, k): powers[:, k] for k in range(1, self.degree + 1)})
                 elementary[name, 0] = (~known).astype(np.float64)
             else:
-                contrasts: Floats = _contrasts(column.levels)[values[name].astype(np.intp)]
+                # Orthogonal Helmert contrasts of each level, rows of norm below 1.
+                contrasts: Floats = helmert(column.levels).T[values[name].astype(np.intp)]
                 elementary.update({(name, k): contrasts[:, k - 1] for k in range(1, column.levels)})
         rows = len(values[self.columns[0]])
         matrix = np.empty((rows, len(self.terms)))
@@ -232,15 +233,6 @@ class Basis:
             for factor in term.factors:
                 matrix[:, i] *= elementary[factor]
         return matrix
-
-
-def _contrasts(levels: int) -> Floats:
-    """Orthogonal Helmert contrasts of each level, `[levels, levels - 1]`, rows of norm below 1."""
-    basis = np.triu(np.ones((levels, levels)), 1)[:, 1:]
-    for k in range(1, levels):
-        basis[k, k - 1] = -k
-        basis[:, k - 1] /= np.sqrt(k * (k + 1))
-    return basis
 
 
 @dataclass(frozen=True)

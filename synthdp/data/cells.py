@@ -50,7 +50,7 @@ PLAIN_WHOLE, ZERO_FIRST = re.compile(r"0|-?[1-9][0-9]*"), re.compile(r"[+-]?0[0-
 _SWAPPED = str.maketrans(".,", ",.")
 _STEPS = "1 1.1 1.2 1.3 1.4 1.5 1.6 1.8 2 2.2 2.5 2.8 3 3.5 4 4.5 5 6 7 8 9"
 _ROUND = {float(Decimal(step).scaleb(k)) for k in range(-6, 16) for step in _STEPS.split()}
-_MAGNITUDES = (0.0, *sorted(_ROUND | {float(n) for n in (*range(1, 102), *range(1900, 2051))}))
+_MAGNITUDES = (0.0, *sorted(_ROUND | set(map(float, (*range(1, 102), *range(1900, 2051))))))
 """Left ends of the cells of positive numbers, and the end of the last one: round numbers, 21 in
 each power of ten, and each whole number up to 100 and from 1900 to 2050, which are often codes,
 counts, ages or years.

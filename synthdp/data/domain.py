@@ -52,7 +52,6 @@ class Domain:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Column names, in order."""
         return tuple(c.name for c in self.columns)
 
     @cached_property
@@ -70,7 +69,6 @@ class Domain:
         return {name: i for i, name in enumerate(self.names)}
 
     def index(self, name: str) -> int:
-        """Position of a column."""
         return self._index[name]
 
     def __getitem__(self, name: str) -> ColumnDomain:

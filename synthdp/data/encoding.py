@@ -175,7 +175,7 @@ def read_values(column: ColumnDomain, values: Cells) -> Read:
     )
     if not (column.ranged and column.missing_codes):
         return read
-    gone = np.isin(read.numbers, [meaning(code) for code in column.missing_codes])
+    gone = np.isin(read.numbers, list(map(meaning, column.missing_codes)))
     return Read(np.where(gone, math.nan, read.numbers), read.absent | gone)
 
 
@@ -297,7 +297,7 @@ def _objects(cells: pa.Array) -> list[Any]:
         except (ValueError, OverflowError):  # Python has no such value, and no column holds one
             return b""
 
-    return [value(cell) for cell in cells]
+    return list(map(value, cells))
 
 
 def _check_type(column: ColumnDomain, kind: pa.DataType) -> None:

@@ -69,20 +69,16 @@ class Estimate:
 
     @property
     def low(self) -> float:
-        """Lower end of the interval."""
         return self.value - NORMAL_95 * self.error
 
     @property
     def high(self) -> float:
-        """Upper end of the interval."""
         return self.value + NORMAL_95 * self.error
 
     def covers(self, value: float) -> bool:
-        """Whether the interval contains `value`."""
         return self.low <= value <= self.high
 
     def to_json(self) -> dict[str, float]:
-        """Plain values."""
         return {"value": self.value, "low": self.low, "high": self.high, "error": self.error}
 
 
@@ -108,7 +104,6 @@ class EffectRow:
         return self.synthetic.covers(self.real.value)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
         sides = {
             "real": self.real.to_json() if self.real else None,
             "synthetic": self.synthetic.to_json() if self.synthetic else None,

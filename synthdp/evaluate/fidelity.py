@@ -63,7 +63,6 @@ class CrossTable:
 
     @property
     def total(self) -> int:
-        """Number of rows counted."""
         return int(self.counts.sum())
 
     def occupied(self) -> tuple[IntArray, IntArray]:
@@ -176,7 +175,6 @@ class FidelityReport:
         return means | {"by_column": dict(self.by_column)}
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
         return self.distances() | {
             "by_pair": {"columns": list(self.by_column), "tv": _digits(self.pairs)},
             "by_triple": [{"columns": list(of), "tv": tv} for of, tv in self.by_triple.items()],

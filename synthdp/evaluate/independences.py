@@ -61,7 +61,6 @@ class IndependenceReport:
         return sum(not getattr(row, side).visible for row in self.rows)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
         kept = {"kept_real": self.kept("real"), "kept_synthetic": self.kept("synthetic")}
         return kept | {"rows": list(map(asdict, self.rows)), "pairs": self.pairs}
 
@@ -73,16 +72,15 @@ def compare_independences(
     domain: Domain,
     graph: CausalGraph,
     rng: np.random.Generator,
-    max_rows: int = 10_000,
 ) -> IndependenceReport | None:
     """Test `claims` of the graph on both tables, `[rows, columns]` each.
 
-    At most `max_rows` rows of each are used, drawn at random since a real table may be sorted. The
+    At most 10,000 rows of each are used, drawn at random since a real table may be sorted. The
     result is None without arrows, rows or claims.
     """
     if not graph.edges or not len(real) or not len(synthetic):
         return None
-    tables = [table[rng.permutation(len(table))[:max_rows]] for table in (real, synthetic)]
+    tables = [table[rng.permutation(len(table))[:10_000]] for table in (real, synthetic)]
     rows = []
     for x, y, given in claims(graph):
         i, j, *strata = map(domain.index, (x, y, *given))
@@ -120,9 +118,9 @@ def claims(graph: CausalGraph, most: int = 64) -> list[tuple[str, str, tuple[str
     return [(x, y, given) for (x, y), given in separators.items()]
 
 
-def _candidate_pairs(size: int, tries: int = 4000) -> list[list[int]]:
-    """Pairs of positions i < j below `size` in random order: all, or so many draws."""
-    rng = np.random.default_rng(0)
+def _candidate_pairs(size: int) -> list[list[int]]:
+    """Pairs of positions i < j below `size` in random order: all, or 4,000 draws."""
+    rng, tries = np.random.default_rng(0), 4000
     if math.comb(size, 2) <= tries:
         pairs = rng.permutation(np.column_stack(np.triu_indices(size, 1)))
     else:

@@ -220,7 +220,6 @@ class PaperReport:
     gaps: tuple[Gap, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
         return {
             "targets": list(self.targets),
             "utility": self.utility.to_json(),

@@ -79,7 +79,6 @@ class EvaluationReport:
         return max(rows, key=lambda r: r.auc, default=None)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
         return {
             "metrics": self.metrics(),
             "fidelity": self.fidelity.to_json() if self.fidelity else None,

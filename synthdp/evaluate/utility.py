@@ -182,7 +182,6 @@ class UtilityReport:
         return float(np.mean(known)) if known else None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
         return {
             "mean_auc_real": self.mean_auc_real,
             "mean_auc_synthetic": self.mean_auc_synthetic,

@@ -53,7 +53,6 @@ class GraphEdge:
 
     @property
     def pair(self) -> Pair:
-        """(cause, effect)."""
         return self.cause, self.effect
 
     @property
@@ -200,7 +199,6 @@ class CausalGraph:
 
     @property
     def is_dag(self) -> bool:
-        """Whether every link has a direction."""
         return not self.undirected
 
     @property
@@ -347,7 +345,6 @@ class CausalGraph:
             ) from error
 
     def to_svg(self, *, title: str | None = None) -> str:
-        """A self-contained picture; see `synthdp.drawing.graph`."""
         return draw(
             self, title=title or ("Predictive graph" if self.predictive else "Causal graph")
         )

@@ -44,8 +44,6 @@ class GraphDifference:
         return not (self.added or self.removed or self.turned or any(self.columns.values()))
 
     def to_json(self) -> dict[str, Any]:
-        """JSON object."""
-
         def link(edge: GraphEdge) -> dict[str, Any]:
             return replace(edge, probability=None).to_json()
 

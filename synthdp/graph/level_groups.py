@@ -121,7 +121,6 @@ class LevelLaw:
 
     @cached_property
     def coarse_margins(self) -> list[Probabilities]:
-        """Probabilities of the groups of each column."""
         names = self.groups.domain.names
         return [self.groups.sums(name, p) for name, p in zip(names, self.margins, strict=True)]
 

@@ -100,14 +100,12 @@ class Pdag:
         return b in self.children[a]
 
     def remove(self, node: str) -> None:
-        """Remove a node and its links."""
         for links in (self.parents, self.children, self.neighbours, self._linked):
             for names in links.values():
                 names.discard(node)
         self.nodes = tuple(n for n in self.nodes if n != node)
 
     def copy(self) -> Pdag:
-        """An independent copy."""
         return Pdag(
             self.nodes,
             directed=self.directed(),
@@ -141,7 +139,15 @@ def orient_known(graph: Pdag, knowledge: Knowledge) -> None:
 def orient_colliders(graph: Pdag, triples: Iterable[Collider], knowledge: Knowledge) -> None:
     """Orient v-structures, the surest first; those that contradict what stands are left out."""
     for a, b, c in triples:
-        if all(_may_point(graph, end, b, knowledge) for end in (a, c)):
+        if all(
+            b in graph.children[end]
+            or (
+                b in graph.neighbours[end]
+                and knowledge.allows(end, b)
+                and not graph.reaches(b, end)
+            )
+            for end in (a, c)
+        ):
             graph.orient(a, b)
             graph.orient(c, b)
 
@@ -161,13 +167,6 @@ def oriented(
     orient_colliders(graph, triples(graph), knowledge)
     meek(graph, knowledge)
     return graph
-
-
-def _may_point(graph: Pdag, a: str, b: str, knowledge: Knowledge) -> bool:
-    """Whether the arrow a -> b exists already or can be made."""
-    if b in graph.children[a]:
-        return True
-    return b in graph.neighbours[a] and knowledge.allows(a, b) and not graph.reaches(b, a)
 
 
 def meek(graph: Pdag, knowledge: Knowledge | None = None) -> None:

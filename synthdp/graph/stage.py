@@ -20,12 +20,11 @@ from synthdp.graph import validation
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.discovery import KnownTables, Releaser, algorithm_named
 from synthdp.graph.discovery.measuring import SCREEN, measure_round
-from synthdp.graph.implications import implications, required_tables
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.predict import pair_tables, predict
 from synthdp.graph.prediction_rounds import prediction_rounds
-from synthdp.graph.validation import ValidationReport
+from synthdp.graph.validation import ValidationReport, implications, required_tables
 from synthdp.privacy.calibration import adaptive_round
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.mechanism import Mechanism
@@ -157,7 +156,6 @@ class _TableCollector:
         return self._releaser.plan
 
     def release(self, mechanism: Mechanism[T], *, purpose: str) -> Released[T]:
-        """The value that the inner releaser releases."""
         released = self._releaser.release(mechanism, purpose=purpose)
         value = released.value
         if isinstance(value, tuple) and all(isinstance(t, NoisyTable) for t in value):
@@ -212,13 +210,11 @@ def with_predictive_arrows(
     domain: Domain,
     tables: Sequence[NoisyTable],
     targets: Collection[str],
-    *,
-    max_predictors: int = 24,
 ) -> CausalGraph:
     """`graph` with arrows for undecided pairs that `tables` show to be dependent.
 
     `tables` hold one-way tables of all columns. A pair without a table stays as it is. Targets
-    come late in the order: they are predicted. A column gets `max_predictors` of these arrows at
+    come late in the order: they are predicted. A column gets 24 of these arrows at
     most, those with the most evidence.
 
     Undecided is not absent. A search leaves a pair undecided where noise hides what it asks. A
@@ -234,7 +230,7 @@ def with_predictive_arrows(
     predictors: dict[str, int] = dict.fromkeys(graph.nodes, 0)
     for pair in sorted(evidence, key=lambda p: -evidence[p]):
         cause, effect = sorted(pair, key=place.__getitem__)
-        if knowledge.allows(cause, effect) and predictors[effect] < max_predictors:
+        if knowledge.allows(cause, effect) and predictors[effect] < 24:
             arrows[frozenset(pair)] = (cause, effect)
             predictors[effect] += 1
     turned = [

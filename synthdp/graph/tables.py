@@ -43,7 +43,6 @@ class NoisyTables:
         self._margins: dict[tuple[tuple[str, ...], str | None], View | None] = {}
 
     def plus(self, more: Iterable[NoisyTable]) -> NoisyTables:
-        """These tables and more."""
         return NoisyTables((*self.tables, *more), self.known)
 
     @cached_property
@@ -110,7 +109,7 @@ class NoisyTables:
             self._margins[key] = None
             if best is not None:
                 table = self.tables[best[0]]
-                axes = [table.columns.index(n) for n in columns]
+                axes = list(map(table.columns.index, columns))
                 rest = [i for i, n in enumerate(table.columns) if n not in columns]
                 moved = table.counts.transpose(*axes, *rest)
                 counts = moved.sum(tuple(range(len(axes), moved.ndim))) if rest else moved

@@ -19,16 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from synthdp.errors import BUDGET, BudgetError, VerifyError, WrongTableError, budget_note
 from synthdp.ledger.entries import Balance, Entry, check_first
-from synthdp.spec.addresses import (
-    default_ledger,
-    from_folder,
-    home,
-    ledger_address,
-    shown_address,
-    shown_path,
-    sqlite_address,
-    sqlite_file,
-)
+from synthdp.spec import addresses
 from synthdp.spec.model import IdUnit, PrivacyUnit, ReleaseSpec
 
 if TYPE_CHECKING:
@@ -74,11 +65,11 @@ def open_book(ledger: str) -> Ledger:
     """
     from synthdp.ledger.ledger import Ledger
 
-    address, shown = sqlite_address(Path(ledger).absolute()), shown_path(ledger)
+    address, shown = addresses.sqlite_address(Path(ledger).absolute()), addresses.shown_path(ledger)
     if "://" in ledger:
-        address = from_folder(ledger, Path.cwd())
-        shown = shown_address(address)
-    file = sqlite_file(address)
+        address = addresses.from_folder(ledger, Path.cwd())
+        shown = addresses.shown_address(address)
+    file = addresses.sqlite_file(address)
     if file is not None and not file.exists():
         raise BudgetError(
             f"no ledger at {shown}",
@@ -96,7 +87,7 @@ def entries_of(spec: ReleaseSpec, spec_path: Path) -> list[Entry]:
     Raises:
         BudgetError, VerifyError: it cannot be opened or read.
     """
-    if not spec.privacy.ledger and not default_ledger(home(spec_path)).exists():
+    if not spec.privacy.ledger and not addresses.default_ledger(addresses.home(spec_path)).exists():
         return []
     return (
         [] if _address(spec, spec_path)[1] is not None else open_ledger(spec, spec_path).entries()
@@ -131,7 +122,7 @@ def balance_of(spec: ReleaseSpec, spec_path: Path) -> Balance:
         BudgetError: as `open_ledger`.
     """
     nothing = Balance(spec.dataset.id, 0.0, 0.0, None, None)
-    if not spec.privacy.ledger and not default_ledger(home(spec_path)).exists():
+    if not spec.privacy.ledger and not addresses.default_ledger(addresses.home(spec_path)).exists():
         return nothing
     _, missing = _address(spec, spec_path)
     if missing is None:
@@ -142,8 +133,8 @@ def balance_of(spec: ReleaseSpec, spec_path: Path) -> Balance:
 
 def _address(spec: ReleaseSpec, spec_path: Path) -> tuple[str, Path | None]:
     """The ledger's address, and its file where that is to be but is not yet."""
-    address = ledger_address(spec.privacy.ledger, home(spec_path))
-    file = sqlite_file(address)
+    address = addresses.ledger_address(spec.privacy.ledger, addresses.home(spec_path))
+    file = addresses.sqlite_file(address)
     return address, file if file is not None and not file.exists() else None
 
 
@@ -153,7 +144,7 @@ def _check_not_left_behind(spec: ReleaseSpec, file: Path) -> None:
     Relative addresses once led to the working folder: a ledger that was begun there must not be
     forgotten.
     """
-    passed = sqlite_file(from_folder(spec.privacy.ledger or "", Path.cwd()))
+    passed = addresses.sqlite_file(addresses.from_folder(spec.privacy.ledger or "", Path.cwd()))
     if passed is not None and passed.exists():
         raise BudgetError(
             f"privacy.ledger leads to {file}, from the spec's folder, where there is no ledger;"
@@ -183,7 +174,6 @@ def steward_name() -> str:
 
 
 def cap_of(spec: ReleaseSpec) -> tuple[float, float] | None:
-    """The spec's cap."""
     cap = spec.privacy.cap
     return None if cap is None else (cap.epsilon, cap.delta)
 

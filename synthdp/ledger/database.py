@@ -21,6 +21,7 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -79,7 +80,8 @@ def open_database(url: str) -> Engine:
         ) from None
     try:
         engine = sa.create_engine(parsed, poolclass=sa.pool.NullPool, **_options(parsed))
-        _listen(engine)
+        if engine.dialect.name == "sqlite":
+            sa.event.listen(engine, "connect", _synchronous)
         _create(engine)
     except OSError as error:
         raise BudgetError(f"cannot open the ledger {shown}: {error.strerror}", hint=_MEND) from None
@@ -121,13 +123,10 @@ def _options(url: URL) -> dict[str, Any]:
     raise _UnfitError(f"{url.get_backend_name()} is not supported; allowed: sqlite, postgresql")
 
 
-def _listen(engine: Engine) -> None:
-    @sa.event.listens_for(engine, "connect")
-    def _configure(connection: Any, _: Any) -> None:
-        if engine.dialect.name == "sqlite":
-            connection.isolation_level = None  # transactions are begun by hand
-            connection.execute("PRAGMA synchronous=EXTRA")
-            connection.execute("PRAGMA fullfsync=ON")  # macOS alone knows a difference
+def _synchronous(connection: Any, _: Any) -> None:
+    connection.isolation_level = None  # transactions are begun by hand
+    connection.execute("PRAGMA synchronous=EXTRA")
+    connection.execute("PRAGMA fullfsync=ON")  # macOS alone knows a difference
 
 
 def _create(engine: Engine) -> None:
@@ -254,10 +253,8 @@ def append(
     ).first()
     seq, previous = (last.seq + 1, last.hash) if last is not None else (1, GENESIS)
     at = datetime.now(UTC).date().isoformat()
-    digest = entry_hash(
-        seq=seq, dataset=dataset, run=run, kind=kind, body=body, at=at, previous=previous
-    )
-    entry = Entry(seq, dataset, run, kind, body, at, previous, digest)
+    entry = Entry(seq, dataset, run, kind, body, at, previous, "")
+    entry = replace(entry, hash=entry_hash(**vars(entry)))
     connection.execute(
         sa.insert(_entries).values(**{**entry.to_json(), "body": json.dumps(body, sort_keys=True)})
     )

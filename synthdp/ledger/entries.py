@@ -41,30 +41,21 @@ class Entry:
     previous: str
     hash: str
 
+    @property
+    def intact(self) -> bool:
+        """Whether its hash is that of its content."""
+        return entry_hash(**vars(self)) == self.hash
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON, from which `entry_hash` can be recomputed."""
-        return {
-            k: getattr(self, k)
-            for k in ("seq", "dataset", "run", "kind", "body", "at", "previous", "hash")
-        }
+        return dict(vars(self))
 
 
-def entry_hash(
-    *, seq: int, dataset: str, run: str, kind: str, body: dict[str, Any], at: str, previous: str
-) -> str:
-    """SHA-256 of the canonical JSON of an entry; `previous` chains it to the one before."""
-    content = {
-        "seq": seq,
-        "dataset": dataset,
-        "run": run,
-        "kind": kind,
-        "body": body,
-        "at": at,
-        "previous": previous,
-    }
-    return hashlib.sha256(
-        json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
-    ).hexdigest()
+def entry_hash(**fields: Any) -> str:
+    """SHA-256 of an entry's canonical JSON, but its hash; `previous` chains it to the one before."""
+    content = {name: value for name, value in fields.items() if name != "hash"}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def verify_entries(entries: Sequence[Entry]) -> None:
@@ -77,12 +68,7 @@ def verify_entries(entries: Sequence[Entry]) -> None:
     """
     previous = GENESIS
     for position, entry in enumerate(entries, start=1):
-        content = {k: v for k, v in entry.to_json().items() if k != "hash"}
-        if (
-            entry.seq != position
-            or entry.previous != previous
-            or entry_hash(**content) != entry.hash
-        ):
+        if (entry.seq, entry.previous) != (position, previous) or not entry.intact:
             raise VerifyError(
                 f"the ledger was tampered with: row {entry.seq} (run {entry.run}, {entry.kind})"
                 " does not fit the chain"
@@ -151,7 +137,7 @@ def decision_of(entries: Iterable[Entry], run: str) -> Decision | None:
     entry = next((e for e in reversed([*entries]) if (e.run, e.kind) == (run, "decision")), None)
     if entry is None:
         return None
-    said: list[Any] = [entry.body.get(name) for name in ("answer", "by", "why", "bundle_sha256")]
+    said: list[Any] = list(map(entry.body.get, ("answer", "by", "why", "bundle_sha256")))
     if said[0] not in ANSWERS or not all(isinstance(text, str) for text in said):
         raise VerifyError(f"row {entry.seq} of the ledger is no decision that can be read")
     answer, by, why, digest = said

@@ -24,8 +24,6 @@ from synthdp.graph.ci_tests.chi_square import mixture_of, weakest_effects
 from synthdp.graph.ci_tests.trend import OrderedTests
 from synthdp.graph.discovery.measured_pc import MeasurePlan
 from synthdp.graph.discovery.measuring import COLUMNS, SCREEN
-from synthdp.graph.implications import SETTINGS as VALIDATION
-from synthdp.graph.implications import implications, required_tables
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.level_groups import equal_groups, fine_columns, groups_by_noise
 from synthdp.graph.margins import (
@@ -36,6 +34,8 @@ from synthdp.graph.margins import (
 )
 from synthdp.graph.prediction_rounds import ALL, CHOSEN, SCREENED, planned_pairs
 from synthdp.graph.tables import NoisyTables
+from synthdp.graph.validation import SETTINGS as VALIDATION
+from synthdp.graph.validation import implications, required_tables
 from synthdp.graph.validation import weakest_effects as weakest_effects_of
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable

@@ -181,7 +181,7 @@ def looks_like_address(text: str) -> bool:
 
 def reason(error: BaseException) -> str:
     """Why an address did not answer, in words of ours, or the error's kind."""
-    said = " ".join(str(e) for e in _behind(error)).lower()
+    said = " ".join(map(str, _behind(error))).lower()
     found = (words for words, signs in _REASONS.items() if any(sign in said for sign in signs))
     return next(found, type(error).__name__)
 

@@ -101,13 +101,13 @@ def entry_of(column: Described) -> dict[str, Any]:
         entry = {"type": "boolean", "false": _code(false), "true": _code(true)}
     elif codes:
         kind = "ordinal" if column.ordered else "categorical"
-        entry = {"type": kind, "categories": [_code(code) for code in codes]}
+        entry = {"type": kind, "categories": list(map(_code, codes))}
         entry |= {"value_labels": labels} if labels else {}
     else:
         entry = _range(column)
     entry["missing"] = column.missing is not False or bool(column.missing_codes)
     if column.missing_codes:
-        entry["missing_codes"] = [_code(code) for code in column.missing_codes]
+        entry["missing_codes"] = list(map(_code, column.missing_codes))
     said = {"unit": one_line(column.unit), "description": one_line(column.description)}
     return entry | {key: text for key, text in said.items() if text}
 
@@ -264,7 +264,7 @@ def _schema_column(entry: Mapping[str, Any]) -> Described:
     if kind == "boolean":
         ends = (entry.get("falseValues") or ["false"], entry.get("trueValues") or ["true"])
         labels = {code_text(end[0]): "" for end in ends if isinstance(end, list) and end}
-    said = [entry.get(key) for key in ("title", "description")]
+    said = list(map(entry.get, ("title", "description")))
     return Described(
         entry["name"],
         description=": ".join(dict.fromkeys(s for s in said if isinstance(s, str) and s)),
@@ -292,7 +292,7 @@ def _labels(listed: object) -> dict[str, str]:
 
 
 def _missing(holder: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(code for code in _labels(holder.get("missingValues")) if code)
+    return tuple(filter(None, _labels(holder.get("missingValues"))))
 
 
 # --- DDI ---
@@ -539,7 +539,7 @@ def _codes(low: Any, high: Any, labelled: Iterable[Any]) -> Iterator[str]:
     if low == high or isinstance(low, str):
         yield code_text(low)
     elif high - low <= 50 and float(low).is_integer():
-        yield from (str(code) for code in range(int(low), int(high) + 1))
+        yield from map(str, range(int(low), int(high) + 1))
     else:
         numbers = [code for code in labelled if isinstance(code, int | float)]
         yield from (code_text(code) for code in numbers if low <= code <= high)

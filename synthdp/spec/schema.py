@@ -34,7 +34,7 @@ def _tidy(node: Any, *, names: bool = False) -> Any:
     are the user's (a field may be called title), not the schema's.
     """
     if isinstance(node, list):
-        return [_tidy(item) for item in node]
+        return list(map(_tidy, node))
     if not isinstance(node, dict):
         return node
     if names:

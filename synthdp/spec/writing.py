@@ -50,14 +50,13 @@ def written(template: str, **values: Any) -> str:
 
 
 def yaml_lines(entries: Mapping[str, Any], indent: int) -> str:
-    """A line for each key."""
     return "\n".join(f"{' ' * indent}{key}: {yaml_value(value)}" for key, value in entries.items())
 
 
 def yaml_value(value: object) -> str:
     """A value on one line; text goes in quotes unless it is plainly text."""
     if isinstance(value, list):
-        return f"[{', '.join(yaml_value(v) for v in value)}]"
+        return f"[{', '.join(map(yaml_value, value))}]"
     if isinstance(value, Mapping):
         pairs = (f"{yaml_value(key)}: {yaml_value(entry)}" for key, entry in value.items())
         return f"{{{', '.join(pairs)}}}"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from synthdp.errors import BudgetError, GateError, VerifyError
 from synthdp.files import SUMS, parse_json, read_text
 from synthdp.ledger.connect import open_book
-from synthdp.ledger.entries import Entry, decision_of, entry_hash, missing
+from synthdp.ledger.entries import Entry, decision_of, missing
 from synthdp.spec.addresses import default_ledger
 from synthdp.spec.model import ReleaseSpec
 
@@ -103,11 +103,6 @@ def check_nearby(ledger: Sequence[Entry], dataset: str, out: Path) -> None:
             )
 
 
-def fits_its_hash(entry: Entry) -> bool:
-    """Whether an entry's hash is that of its content."""
-    return entry_hash(**{k: v for k, v in entry.to_json().items() if k != "hash"}) == entry.hash
-
-
 def published_entries(bundle: Path) -> list[Entry]:
     """The ledger entries in a bundle, each of which fits its hash.
 
@@ -116,7 +111,7 @@ def published_entries(bundle: Path) -> list[Entry]:
     """
     with _readable(bundle, LEDGER):
         published = [Entry(**e) for e in parse_json(read_text(bundle / LEDGER))["entries"]]
-        forged = [e for e in published if type(e.seq) is not int or not fits_its_hash(e)]
+        forged = [e for e in published if type(e.seq) is not int or not e.intact]
     if forged or not published:
         raise VerifyError(
             f"{bundle}: its ledger entries do not fit their hashes",

@@ -13,37 +13,25 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import ValidationError
 
-from synthdp.bundle.content import sha256
+from synthdp.bundle import signing
+from synthdp.bundle.content import REPORT, sha256
+from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.derived import BY_SPEC, FILES, OPTIONAL
-from synthdp.bundle.signing import (
-    ALGORITHM,
-    PAYLOAD_TYPE,
-    PREDICATE_TYPE,
-    SIGNATURE_BYTES,
-    STATEMENT,
-    STATEMENT_TYPE,
-    Envelope,
-    fits,
-    identity,
-    key_of,
-    load_public_key,
-    open_envelope,
-)
-from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME
+from synthdp.bundle.descriptions import DATACARD
+from synthdp.bundle.noisy_values import ESTIMANDS
+from synthdp.bundle.table_files import CROISSANT, CSV_NAME, PARQUET_NAME
 from synthdp.errors import SynthdpError, VerifyError, one_thread
 from synthdp.files import MAX_TEXT, SUMS, parse_json
 from synthdp.report.prose import say
-from synthdp.verify.content import CONTENT_CHECKS
-from synthdp.verify.privacy import PRIVACY_CHECKS
+from synthdp.verify import content, privacy, rewritten, rows
 from synthdp.verify.reader import Check, Reader, wrong
-from synthdp.verify.rewritten import DISCLOSURE_CHECKS, ESTIMAND_CHECKS, FORM_CHECKS
-from synthdp.verify.rows import NOISE_CHECKS, ROWS_CHECKS
 
 # --- origin ---
 #
@@ -57,58 +45,61 @@ def _check_statement(reader: Reader) -> Iterator[str]:
     right key signed it.
     """
     signer = reader.certificate.signer if reader.certificate else None
-    if not reader.holds(STATEMENT):
+    if not reader.holds(signing.STATEMENT):
         signed = f"the certificate says that {signer} signed this bundle"
         unsigned = "this bundle is unsigned, and a key was given to check its signature"
         yield from wrong(
-            (signer is not None, f"{STATEMENT}: is missing; {signed}"),
-            (reader.key is not None, f"{STATEMENT}: is missing: {unsigned}"),
+            (signer is not None, f"{signing.STATEMENT}: is missing; {signed}"),
+            (reader.key is not None, f"{signing.STATEMENT}: is missing: {unsigned}"),
         )
         return
     if reader.certificate is not None and signer is None:
         yield (
-            f"{STATEMENT}: does not belong in this bundle; its certificate says that it is unsigned"
+            f"{signing.STATEMENT}: does not belong in this bundle; its certificate says that it is"
+            " unsigned"
         )
-    envelope = open_envelope(reader.json(STATEMENT))
+    envelope = signing.open_envelope(reader.json(signing.STATEMENT))
     found = list(_signature_problems(reader, envelope, signer))
-    yield from (f"{STATEMENT}: {p}" for p in found)
+    yield from (f"{signing.STATEMENT}: {p}" for p in found)
     content = list(_content_problems(reader, envelope))
-    yield from (f"{STATEMENT}: {p}" for p in content)
+    yield from (f"{signing.STATEMENT}: {p}" for p in content)
     reader.origin_checked = reader.key is not None and not found and not content
 
 
-def _signature_problems(reader: Reader, envelope: Envelope, signer: str | None) -> Iterator[str]:
+def _signature_problems(
+    reader: Reader, envelope: signing.Envelope, signer: str | None
+) -> Iterator[str]:
     """The envelope has the supported type and is signed by the right key. That is the key that was
     given, or else the one that the certificate names.
     """
-    if envelope.payload_type != PAYLOAD_TYPE:
-        yield f"holds {envelope.payload_type[:60]!r}; only {PAYLOAD_TYPE} is supported"
-    if reader.key is not None and signer is not None and signer != identity(reader.key):
+    if envelope.payload_type != signing.PAYLOAD_TYPE:
+        yield f"holds {envelope.payload_type[:60]!r}; only {signing.PAYLOAD_TYPE} is supported"
+    if reader.key is not None and signer is not None and signer != signing.identity(reader.key):
         yield (
             f"the certificate names the key {signer}, and the key that was given is"
-            f" {identity(reader.key)}"
+            f" {signing.identity(reader.key)}"
         )
-    usable = [s for _, s in envelope.signatures if len(s) == SIGNATURE_BYTES]
+    usable = [s for _, s in envelope.signatures if len(s) == signing.SIGNATURE_BYTES]
     if not usable:
-        yield f"has no {ALGORITHM} signature, the only algorithm that is supported"
+        yield f"has no {signing.ALGORITHM} signature, the only algorithm that is supported"
         return
     key, whose = reader.key, "that was given"
     if key is None and signer is not None:
-        key, whose = key_of(signer), "that the certificate names"
-    if key is not None and not any(fits(key, s, envelope.signed) for s in usable):
+        key, whose = signing.key_of(signer), "that the certificate names"
+    if key is not None and not any(signing.fits(key, s, envelope.signed) for s in usable):
         yield f"its signature is not of the key {whose}, or what was signed was changed"
 
 
-def _content_problems(reader: Reader, envelope: Envelope) -> Iterator[str]:
+def _content_problems(reader: Reader, envelope: signing.Envelope) -> Iterator[str]:
     """The statement is an in-toto one, about this certificate and exactly the bundle's files."""
     statement = parse_json(envelope.payload.decode("utf-8"))
-    if not isinstance(statement, dict) or statement.get("_type") != STATEMENT_TYPE:
-        yield f"is not an in-toto statement of type {STATEMENT_TYPE}"
+    if not isinstance(statement, dict) or statement.get("_type") != signing.STATEMENT_TYPE:
+        yield f"is not an in-toto statement of type {signing.STATEMENT_TYPE}"
         return
-    if statement.get("predicateType") != PREDICATE_TYPE:
+    if statement.get("predicateType") != signing.PREDICATE_TYPE:
         yield (
-            f"its predicate is {str(statement.get('predicateType'))[:60]!r}; only {PREDICATE_TYPE}"
-            " is supported"
+            f"its predicate is {str(statement.get('predicateType'))[:60]!r}; only"
+            f" {signing.PREDICATE_TYPE} is supported"
         )
     elif statement.get("predicate") != reader.json("privacy/certificate.json"):
         yield "its predicate is not this bundle's privacy/certificate.json"
@@ -132,9 +123,6 @@ def _subject_problems(reader: Reader, subjects: Any) -> Iterator[str]:
             yield f"its subject {name} has no sha256, the only digest that is supported"
         elif digest["sha256"] != sha256(reader.folder / name):
             yield f"its subject {name} has another digest than the file"
-
-
-ORIGIN_CHECKS: dict[str, tuple[str, Check]] = {"signature": (STATEMENT, _check_statement)}
 
 
 # --- checks ---
@@ -166,7 +154,6 @@ class VerifyReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
         return not self.problems
 
     @property
@@ -197,7 +184,7 @@ def verify_bundle(
             f"{folder} is the output folder of a release, not a bundle",
             hint=f"did you mean {folder / 'bundle'}?",
         )
-    publisher = None if key is None else load_public_key(key)
+    publisher = None if key is None else signing.load_public_key(key)
     report = inspect_bundle(folder, key=publisher, progress=progress)
     if report.problems:
         count, listed = len(report.problems), list(report.problems[:MAX_LISTED])
@@ -301,15 +288,36 @@ def _check_sums(reader: Reader) -> Iterator[str]:
             yield f"{name}: was changed; its hash is not the one in {SUMS}"
 
 
+def _made(file: str) -> tuple[str, Check]:
+    """The check of a file that follows from the others: it is made again, and compared."""
+    return file, partial(rewritten.rewritten, file=file)
+
+
 CHECKS: dict[str, tuple[str, Check]] = {
     "folder": (".", _check_folder),
     "checksums": (SUMS, _check_sums),
-    **PRIVACY_CHECKS,
-    **DISCLOSURE_CHECKS,
-    **CONTENT_CHECKS,
-    **NOISE_CHECKS,
-    **ESTIMAND_CHECKS,
-    **ROWS_CHECKS,
-    **FORM_CHECKS,
-    **ORIGIN_CHECKS,
+    "spec": ("spec.yaml", privacy.check_spec),
+    "ledger": ("privacy/ledger.json", privacy.check_ledger),
+    "certificate": ("privacy/certificate.json", privacy.check_certificate),
+    "certificate text": _made("privacy/certificate.md"),
+    "readme": _made("README.md"),
+    "page for people": _made("PEOPLE.md"),
+    "script for R": _made("synthdp.R"),
+    "data card": _made(DATACARD),
+    "public report": _made(REPORT),
+    "causal diagram": _made("privacy/effects.svg"),
+    "profile": ("privacy/profile.json", rewritten.check_profile),
+    "registry record": (DEPLOYMENT, rewritten.check_deployment),
+    "table": (CSV_NAME, content.check_csv),
+    "graph": ("graph.json", rewritten.check_graph),
+    "noisy counts": ("marginals.json", content.check_marginals),
+    "model": ("model.safetensors", content.check_model),
+    "noise": ("marginals.json", rows.check_noise),
+    "estimands": (ESTIMANDS, rewritten.check_estimands),
+    "rows of the model": (CSV_NAME, rows.check_rows),
+    "parquet": (PARQUET_NAME, rewritten.check_parquet),
+    "description": _made("datapackage.json"),
+    "croissant": _made(CROISSANT),
+    "signature": (signing.STATEMENT, _check_statement),
 }
+"""By name: the file that a check is of, and the check. Later ones use what earlier ones read."""

@@ -29,8 +29,7 @@ from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.events.kinds import event_from_json, kind_of
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.plan import SERVES, TABLE_USES
-from synthdp.verify.reader import Check, Reader
-from synthdp.verify.rewritten import check_graph
+from synthdp.verify.reader import Reader
 
 MAX_KEPT = 50_000  # rows
 PICKLE_STARTS = (b"\x80", b"PK\x03\x04", b"(", b"c", b"]", b"}")
@@ -39,7 +38,7 @@ PICKLE_STARTS = (b"\x80", b"PK\x03\x04", b"(", b"c", b"]", b"}")
 # --- the table ---
 
 
-def _check_csv(reader: Reader) -> Iterator[str]:
+def check_csv(reader: Reader) -> Iterator[str]:
     """The table has the spec's header and number of rows, and fits its domain and constraints."""
     spec, path = reader.spec, reader.folder / CSV_NAME
     domain = Domain.written(spec.columns)
@@ -88,17 +87,11 @@ def _chunks(path: Path) -> Iterator[pd.DataFrame]:
         pd.errors.ParserWarning: a row has more fields than the header.
     """
     options: dict[str, Any] = {"dtype": str, "keep_default_na": False, "na_filter": False}
+    options |= {"chunksize": 200_000, "skip_blank_lines": False, "index_col": False}
     with warnings.catch_warnings():
         # By default pandas drops surplus fields with a warning only.
         warnings.simplefilter("error", pd.errors.ParserWarning)
-        with pd.read_csv(
-            path,
-            chunksize=200_000,
-            skip_blank_lines=False,
-            index_col=False,
-            encoding="utf-8",
-            **options,
-        ) as chunks:
+        with pd.read_csv(path, encoding="utf-8", **options) as chunks:
             yield from chunks
 
 
@@ -138,12 +131,12 @@ def _misfits(column: ColumnDomain, text: pd.Series[str]) -> tuple[int, npt.NDArr
 # --- counts, model ---
 
 
-def _check_marginals(reader: Reader) -> Iterator[str]:
+def check_marginals(reader: Reader) -> Iterator[str]:
     """The noisy tables have the domain's shape, and no more precision than was paid for."""
     domain = Domain.from_spec(reader.spec.columns)
     precision, grouped = 0.0, dict[str, tuple[int, ...]]()
     for table in reader.json("marginals.json")["tables"]:
-        columns = [str(c) for c in table["columns"]]
+        columns = list(map(str, table["columns"]))
         name = f"marginals.json: table {', '.join(columns)}"
         if len(set(columns)) != len(columns) or not set(columns) <= set(domain.names):
             yield f"{name}: is not over the spec's columns"
@@ -181,7 +174,7 @@ def _check_marginals(reader: Reader) -> Iterator[str]:
         yield "marginals.json: claims less noise than the ledger's charges paid for"
 
 
-def _check_model(reader: Reader) -> Iterator[str]:
+def check_model(reader: Reader) -> Iterator[str]:
     """The model is safetensors, finite, and has the tensors and shapes that model.json states."""
     from safetensors import SafetensorError, safe_open
 
@@ -224,11 +217,3 @@ def _architecture_problems(model: dict[str, Any], reader: Reader) -> Iterator[st
     for column, parents in zip(columns, architecture["parents"], strict=True):
         if {columns[p] for p in parents} != set(graph.parents(column)):
             yield f"model.json: the parents of {column!r} are not those of graph.json"
-
-
-CONTENT_CHECKS: dict[str, tuple[str, Check]] = {
-    "table": (CSV_NAME, _check_csv),
-    "graph": ("graph.json", check_graph),
-    "noisy counts": ("marginals.json", _check_marginals),
-    "model": ("model.safetensors", _check_model),
-}

@@ -67,8 +67,7 @@ class BundleDifference:
     graph: GraphDifference | None  # None: the first is a plan
 
     def to_json(self) -> dict[str, Any]:
-        """JSON object."""
-        found = [asdict(f) for f in self.findings]
+        found = list(map(asdict, self.findings))
         return {
             "a": str(self.a),
             "b": str(self.b),

@@ -30,15 +30,7 @@ from synthdp.privacy.private import Receipt
 from synthdp.spec.amendment import CHANGEABLE
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
-from synthdp.verify.at_hand import fits_its_hash
-from synthdp.verify.reader import (
-    MAX_ENTRIES,
-    Check,
-    PlanLimits,
-    Reader,
-    event_problems,
-    wrong,
-)
+from synthdp.verify.reader import MAX_ENTRIES, PlanLimits, Reader, event_problems, wrong
 from synthdp.verify.rewritten import score_problems
 
 # Relative: another version of the accountant may round differently in the last digits.
@@ -47,7 +39,7 @@ TOLERANCE = 1e-6
 BOUNDS = ("epsilon", "epsilon_spent", "advantage", "purposes")
 
 
-def _check_spec(reader: Reader) -> Iterator[str]:
+def check_spec(reader: Reader) -> Iterator[str]:
     """The spec is valid, and holds nothing that is not published."""
     reader.parsed = parse_spec(reader.text("spec.yaml"), path="spec.yaml")
     if public_spec(reader.parsed) != reader.parsed:
@@ -57,7 +49,7 @@ def _check_spec(reader: Reader) -> Iterator[str]:
         )
 
 
-def _check_ledger(reader: Reader) -> Iterator[str]:
+def check_ledger(reader: Reader) -> Iterator[str]:
     """Every entry fits its hash, the entries form a chain, and they are those of one whole run."""
     name = "privacy/ledger.json"
     content, spec = reader.json(name), reader.spec
@@ -87,7 +79,7 @@ def _chain_problems(entries: Sequence[Entry], run: str, dataset: str) -> Iterato
         named, foreign = f"entry {entry.seq}", (entry.run, entry.dataset) != (run, dataset)
         changed = f"{named} ({entry.kind}) was changed; its hash does not fit its content"
         yield from wrong(
-            (not fits_its_hash(entry), changed),
+            (not entry.intact, changed),
             (foreign, f"{named} is of another run or dataset"),
             (entry.seq == 1 and entry.previous != GENESIS, "entry 1 does not begin a chain"),
         )
@@ -153,7 +145,7 @@ def _balance_problems(stated: dict[str, Any], spec: ReleaseSpec) -> Iterator[str
             yield f"the balance has another cap on {name} than the spec"
 
 
-def _check_certificate(reader: Reader) -> Iterator[str]:
+def check_certificate(reader: Reader) -> Iterator[str]:
     """The certificate follows from spec, plan and ledger, and its numbers bound the plan."""
     spec, name = reader.spec, "privacy/certificate.json"
     raw = reader.json(name)
@@ -328,10 +320,3 @@ def _same(stated: Any, true: Any, *, or_above: bool = False) -> bool:
         parts = [tuple(getattr(x, k) for k in type(x).model_fields) for x in (stated, true)]
         return _same(*parts, or_above=or_above)
     return bool(stated == true)
-
-
-PRIVACY_CHECKS: dict[str, tuple[str, Check]] = {
-    "spec": ("spec.yaml", _check_spec),
-    "ledger": ("privacy/ledger.json", _check_ledger),
-    "certificate": ("privacy/certificate.json", _check_certificate),
-}

@@ -17,8 +17,8 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import BudgetError
 from synthdp.files import parse_json, read_text
-from synthdp.graph.implications import ValidationSettings
 from synthdp.graph.stage import rounds
+from synthdp.graph.validation import ValidationSettings
 from synthdp.ledger.entries import Entry
 from synthdp.privacy.calibration import expected_fit_rows, rows_over_noise, sample_rate
 from synthdp.privacy.events.kinds import event_from_json, kind_of, leaves
@@ -64,8 +64,11 @@ class Reader:
 
     @property
     def charges(self) -> list[Entry]:
-        """The run's charges."""
         return [e for e in self.entries if e.kind == "charge"]
+
+    def paid(self, purpose: str) -> list[Any]:
+        """The events, as JSON, that the run charged for a purpose."""
+        return [e.body["event"] for e in self.charges if e.body["purpose"] == purpose]
 
     @cached_property
     def bundle(self) -> Bundle | None:
@@ -75,7 +78,6 @@ class Reader:
         return Bundle(self.folder, self.spec, self.certificate, self.day)
 
     def holds(self, name: str) -> bool:
-        """Whether the bundle has the file `name`."""
         return (self.folder / name).is_file()
 
     def json(self, name: str) -> Any:
@@ -124,7 +126,6 @@ class PlanLimits:
 
     @classmethod
     def of(cls, spec: ReleaseSpec) -> PlanLimits:
-        """Those of a spec."""
         columns = len(spec.columns)
         named = rounds(
             spec.graph,
@@ -152,7 +153,7 @@ def event_problems(events: Sequence[Mapping[str, Any]], limits: PlanLimits) -> I
         yield f"{len(events)} charges are more than this spec's plan can have, {limits.purposes}"
         return
     try:
-        stated = [event_from_json(event) for event in events]
+        stated = list(map(event_from_json, events))
         losses = [kind_of(event).expected_loss(limits, 1) for event in stated]
     except (
         BudgetError,

@@ -224,8 +224,8 @@ def _difference(a: Found, b: Found, folder: Path) -> tuple[tuple[str, ...], Repo
         ("topic", "what", "before", "after", "verdict", "why"),
         tuple(tuple(map(printable, row)) for row in rows),
     )
-    moved = [_moved(f) for f in findings if f.verdict in ("better", "worse", "different")]
-    return tuple(moved) or ("no difference",), told
+    moved = filter(lambda f: f.verdict in ("better", "worse", "different"), findings)
+    return tuple(map(_moved, moved)) or ("no difference",), told
 
 
 def _moved(found: Difference) -> str:
@@ -272,7 +272,6 @@ class Found:
 
     @property
     def run(self) -> str:
-        """The run that made it."""
         return self.entries[-1].run
 
     @property

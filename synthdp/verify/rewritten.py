@@ -8,7 +8,6 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -16,28 +15,18 @@ import dp_accounting
 import numpy as np
 
 from synthdp.bundle.certificate import Certificate, profile_of
-from synthdp.bundle.content import REPORT
 from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, schema_problems
 from synthdp.bundle.derived import DERIVED
-from synthdp.bundle.descriptions import DATACARD
 from synthdp.bundle.noisy_values import ESTIMANDS, read_tables
-from synthdp.bundle.table_files import (
-    CROISSANT,
-    CSV_NAME,
-    PARQUET_NAME,
-    arrow_schema,
-    group_rows,
-    row_groups,
-)
+from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME, arrow_schema, group_rows, row_groups
 from synthdp.data.domain import Domain
 from synthdp.evaluate.dp_scores import dp_scores_of, headline
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery import algorithm_named
-from synthdp.graph.implications import SETTINGS as VALIDATION
-from synthdp.graph.implications import Implication, claimed
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.predict import prediction_order
-from synthdp.graph.validation import STATUSES
+from synthdp.graph.validation import SETTINGS as VALIDATION
+from synthdp.graph.validation import STATUSES, Implication, claimed
 from synthdp.inference.estimands import estimands_json, stated_sums
 from synthdp.model.estimands import estimand_name, sums_of
 from synthdp.privacy.events.kernel import GaussianSumsDpEvent
@@ -47,7 +36,7 @@ from synthdp.privacy.mechanisms.scores import ScoreBudget, Scored, compared
 from synthdp.privacy.mechanisms.sums import GRID, SQUARE, NoisyProducts, Sums
 from synthdp.privacy.plan import SCORES, estimand_purpose
 from synthdp.spec.model import ReleaseSpec
-from synthdp.verify.reader import Check, Reader, wrong
+from synthdp.verify.reader import Reader, wrong
 
 
 def rewritten(reader: Reader, file: str) -> Iterator[str]:
@@ -66,7 +55,7 @@ def rewritten(reader: Reader, file: str) -> Iterator[str]:
         yield f"{file}: {DERIVED[file].wrong}"
 
 
-def _check_profile(reader: Reader) -> Iterator[str]:
+def check_profile(reader: Reader) -> Iterator[str]:
     """The profile bounds what the planned events compose to, and the picture shows it. It gives
     delta at every epsilon of the grid. An earlier accountant may have found larger ones.
     """
@@ -74,9 +63,7 @@ def _check_profile(reader: Reader) -> Iterator[str]:
     if reader.certificate is None:
         return
     stated, true = reader.json(name), profile_of(reader.certificate.planned, reader.spec)
-    if not isinstance(stated, dict) or {k: v for k, v in stated.items() if k != "points"} != {
-        k: v for k, v in true.items() if k != "points"
-    }:
+    if not isinstance(stated, dict) or stated | {"points": None} != true | {"points": None}:
         yield f"{name}: is not the profile of this release"
         return
     points = [(p["epsilon"], p["delta"]) for p in stated["points"]]
@@ -92,30 +79,13 @@ def _check_profile(reader: Reader) -> Iterator[str]:
     yield from rewritten(reader, "privacy/profile.svg")
 
 
-def _check_deployment(reader: Reader) -> Iterator[str]:
+def check_deployment(reader: Reader) -> Iterator[str]:
     """The registry's record is there where the spec asks for it, right, and valid."""
     yield from rewritten(reader, DEPLOYMENT)
     if reader.bundle is not None and reader.spec.publication and reader.holds(DEPLOYMENT):
         # Of the expected record: the YAML of the file is never parsed, since it may be a bomb.
         record = deployment_record(reader.spec, reader.bundle.certificate, day=reader.day)
         yield from (f"{DEPLOYMENT}: {p}" for p in schema_problems(record))
-
-
-def _rewritten(file: str) -> tuple[str, Check]:
-    return file, partial(rewritten, file=file)
-
-
-DISCLOSURE_CHECKS: dict[str, tuple[str, Check]] = {
-    "certificate text": _rewritten("privacy/certificate.md"),
-    "readme": _rewritten("README.md"),
-    "page for people": _rewritten("PEOPLE.md"),
-    "script for R": _rewritten("synthdp.R"),
-    "data card": _rewritten(DATACARD),
-    "public report": _rewritten(REPORT),
-    "causal diagram": _rewritten("privacy/effects.svg"),
-    "profile": ("privacy/profile.json", _check_profile),
-    "registry record": (DEPLOYMENT, _check_deployment),
-}
 
 
 # --- forms ---
@@ -128,60 +98,42 @@ DISCLOSURE_CHECKS: dict[str, tuple[str, Check]] = {
 PAGE_BYTES = 256  # what a page or a label takes beyond its content
 
 
-def _check_parquet(reader: Reader) -> Iterator[str]:
-    """The spec's columns and types, and in the same order the rows of the CSV."""
+def check_parquet(reader: Reader) -> Iterator[str]:
+    """The spec's columns and types, and in the same order the rows of the CSV.
+
+    No group of rows may be larger than dictionaries of all labels, and a number in each cell.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     columns, path, csv = reader.spec.columns, reader.folder / PARQUET_NAME, reader.folder / CSV_NAME
     rows, size = reader.spec.sampling.rows or 0, group_rows(columns)
+    written = Domain.written(columns).columns
+    labels = sum(len(label.encode()) + PAGE_BYTES for column in written for label in column.labels)
+    fixed, most = labels + PAGE_BYTES * len(written), 64 << 20  # bytes, and entries of a list
     try:
-        most = 64 << 20  # bytes of a text, and entries of a list, in the footer
         with pq.ParquetFile(
             path, thrift_string_size_limit=most, thrift_container_size_limit=most
         ) as file:
+            footer, places = file.metadata, range(file.metadata.num_row_groups)
             if not file.schema_arrow.equals(arrow_schema(columns), check_metadata=True):
                 yield f"{PARQUET_NAME}: its columns and types are not the spec's"
-            elif file.metadata.num_rows != rows or file.metadata.num_row_groups != -(-rows // size):
+            elif footer.num_rows != rows or len(places) != -(-rows // size):
                 yield f"{PARQUET_NAME}: does not hold the spec's {rows} rows in groups of {size}"
-            elif not all(
-                _plausible(file.metadata.row_group(i), reader, size)
-                for i in range(file.metadata.num_row_groups)
+            elif any(
+                g.num_rows > size or g.total_byte_size > fixed + 24 * g.num_rows * len(written)
+                for g in map(footer.row_group, places)
             ):
                 yield f"{PARQUET_NAME}: a group of rows is larger than the spec's columns can be"
-            elif not _same_rows(file, row_groups(csv, columns)):
+            elif any(
+                a != b
+                for a, b in zip_longest(map(file.read_row_group, places), row_groups(csv, columns))
+            ):
                 yield f"{PARQUET_NAME}: its rows are not those of {CSV_NAME}"
     except (pa.ArrowException, OSError, ValueError) as error:
         yield (
             f"{PARQUET_NAME}: cannot be read and compared with {CSV_NAME} ({type(error).__name__})"
         )
-
-
-def _plausible(group: Any, reader: Reader, size: int) -> bool:
-    """Whether a group of rows states no more rows and bytes than it can have. The bound counts
-    dictionaries of all labels, and at most one number in a cell.
-    """
-    columns = Domain.written(reader.spec.columns).columns
-    labels = sum(len(label.encode()) + PAGE_BYTES for column in columns for label in column.labels)
-    return bool(
-        group.num_rows <= size
-        and group.total_byte_size
-        <= labels + len(columns) * PAGE_BYTES + 24 * group.num_rows * len(columns)
-    )
-
-
-def _same_rows(file: Any, expected: Iterator[Any]) -> bool:
-    groups = (file.read_row_group(i) for i in range(file.metadata.num_row_groups))
-    return all(
-        a is not None and b is not None and a.equals(b) for a, b in zip_longest(groups, expected)
-    )
-
-
-FORM_CHECKS: dict[str, tuple[str, Check]] = {
-    "parquet": (PARQUET_NAME, _check_parquet),
-    "description": _rewritten("datapackage.json"),
-    "croissant": _rewritten(CROISSANT),
-}
 
 
 # --- graph ---
@@ -293,8 +245,8 @@ def score_problems(stated: Certificate, reader: Reader) -> Iterator[str]:
         if stated.scores:
             yield "are there, and the spec has none charged"
         return
-    charge = next((e.body["event"] for e in reader.charges if e.body["purpose"] == SCORES), None)
-    if charge is None or not stated.scores:
+    charges = reader.paid(SCORES)
+    if not charges or not stated.scores:
         yield "the spec has them charged, and they are missing, or their charge is"
         return
     sigma = stated.scores[0].sigma
@@ -305,7 +257,7 @@ def score_problems(stated: Certificate, reader: Reader) -> Iterator[str]:
         sigma,
         sampler_for(spec.dataset.privacy_unit.max_rows),
     )
-    if event_to_json(budget.event(spec.dataset.privacy_unit.max_rows)) != charge:
+    if event_to_json(budget.event(spec.dataset.privacy_unit.max_rows)) != charges[0]:
         yield "have not the noise, or the number, that the ledger's charge paid for"
     # A distance has one noisy count, the score of a target two.
     sizes = [len(score.counts) for score in stated.scores]
@@ -335,7 +287,7 @@ def score_problems(stated: Certificate, reader: Reader) -> Iterator[str]:
 ESTIMAND_TOLERANCE = 1e-6  # relative: another platform may round differently in the last digits
 
 
-def _check_estimands(reader: Reader) -> Iterator[str]:
+def check_estimands(reader: Reader) -> Iterator[str]:
     """Every figure follows from the sums, and the sums have the noise that the ledger charged."""
     spec = reader.spec
     asked = {estimand_purpose(estimand_name(i)) for i in range(len(spec.estimands))}
@@ -365,8 +317,7 @@ def _missing_tables(reader: Reader) -> Iterator[str]:
         if not estimand.table:
             continue
         purpose = estimand_purpose(estimand_name(i))
-        charged = [e.body["event"] for e in reader.charges if e.body["purpose"] == purpose]
-        events = [event_from_json(event) for event in charged]
+        events = map(event_from_json, reader.paid(purpose))
         inner = [getattr(event, "event", event) for event in events]
         sigmas = [float(event.sigma) for event in inner if getattr(event, "sigma", 0.0)]
         if not any(
@@ -380,7 +331,7 @@ def _missing_tables(reader: Reader) -> Iterator[str]:
 def _noise_problems(reader: Reader, name: str, value: Sums, domain: Domain) -> Iterator[str]:
     """Noise that is not that of the one charge for these sums."""
     purpose = estimand_purpose(name)
-    events = [e.body["event"] for e in reader.charges if e.body["purpose"] == purpose]
+    events = reader.paid(purpose)
     if len(events) != 1:
         yield f"{ESTIMANDS}: {len(events)} charges of the ledger are for {purpose!r}, not one"
         return
@@ -426,6 +377,3 @@ def alike(stated: Any, true: Any) -> bool:
     if isinstance(stated, int | float) and isinstance(true, int | float):
         return math.isclose(stated, true, rel_tol=ESTIMAND_TOLERANCE, abs_tol=1e-9)
     return bool(stated == true)
-
-
-ESTIMAND_CHECKS: dict[str, tuple[str, Check]] = {"estimands": (ESTIMANDS, _check_estimands)}

@@ -35,7 +35,7 @@ from synthdp.model.stratified import DOUBT
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.noise import fresh_generator
-from synthdp.verify.reader import Check, Reader, wrong
+from synthdp.verify.reader import Reader, wrong
 
 MAX_CELLS = 20_000_000  # values of what is drawn
 MAX_PAIRS = 300
@@ -58,7 +58,7 @@ class _Drawn:
         return float(1 / (self.weights**2).sum())
 
 
-def _check_rows(reader: Reader) -> Iterator[str]:
+def check_rows(reader: Reader) -> Iterator[str]:
     """Every pair of columns is distributed in the table as in the model, up to chance and noise."""
     spec = reader.spec
     domain = Domain.from_spec(spec.columns)
@@ -91,11 +91,7 @@ def _check_rows(reader: Reader) -> Iterator[str]:
 
 
 def _drawn(
-    reader: Reader,
-    tables: Sequence[NoisyTable],
-    law: LevelLaw,
-    rows: int,
-    rng: np.random.Generator,
+    reader: Reader, tables: Sequence[NoisyTable], law: LevelLaw, rows: int, rng: np.random.Generator
 ) -> tuple[dict[tuple[int, int], MeasuredPair], _Drawn]:
     """Rows of the distribution that the release drew from, and the measured pairs it used. They
     fulfil the constraints and are weighted to the noisy margins, and to the counts and sums by
@@ -174,9 +170,6 @@ def _allowed(own: Floats, model: Floats, rows: float, drawn: float, *, pairs: in
     expected = spread * math.sqrt(each * total / max(total - 1, 1))
     exponent = 2 * (total - 0.5) / (rows * drawn * each**2) * (1 - 1 / (2 * max(rows, drawn)))
     return expected + math.sqrt(math.log(pairs / FALSE_ALARMS) / exponent)
-
-
-ROWS_CHECKS: dict[str, tuple[str, Check]] = {"rows of the model": (CSV_NAME, _check_rows)}
 
 
 # --- noise ---
@@ -261,7 +254,7 @@ def _distance(
     """
     seen = np.concatenate([np.ravel(t.counts) for t in tables])
     variances = np.concatenate([np.full(t.counts.size, t.sigma**2) for t in tables])
-    rows = np.repeat(np.arange(len(contrasts)), [len(c) for c in contrasts])
+    rows = np.repeat(np.arange(len(contrasts)), list(map(len, contrasts)))
     places = np.fromiter((place for c in contrasts for place in c), dtype=np.int64)
     design = csr_array(
         (np.fromiter((w for c in contrasts for w in c.values()), dtype=np.float64), (rows, places)),
@@ -311,7 +304,7 @@ def _margins(
             )
 
 
-def _check_noise(reader: Reader) -> Iterator[str]:
+def check_noise(reader: Reader) -> Iterator[str]:
     """Noise of the size that is claimed is in the noisy tables."""
     found = noise_of(read_tables(reader.folder), false_alarms=FALSE_ALARMS)
     if found is not None:
@@ -319,6 +312,3 @@ def _check_noise(reader: Reader) -> Iterator[str]:
         less = f"{name}: its tables agree better {lets}: less was added, or none"
         more = f"{name}: its tables disagree by more {lets}: they are not of the same rows"
         yield from wrong((found.too_little, less), (found.too_much, more))
-
-
-NOISE_CHECKS: dict[str, tuple[str, Check]] = {"noise": ("marginals.json", _check_noise)}

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from synthdp.audit.mechanisms.canaries import CurveClaim
-from synthdp.audit.mechanisms.directions import Scores
+from synthdp.audit.mechanisms.canaries import CurveClaim, Scores
 from tests.audit.conftest import gaussian_claim
 from tests.audit.statistical.f_curve import (
     detection_rate,

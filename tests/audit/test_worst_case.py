@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.audit.mechanisms import directions
-from synthdp.audit.mechanisms.canaries import HALF_NOISE, CurveClaim
-from synthdp.audit.mechanisms.directions import Scores
+from synthdp.audit.mechanisms import canaries as directions
+from synthdp.audit.mechanisms.canaries import HALF_NOISE, CurveClaim, Scores
 from synthdp.bundle.audit_record import Audit
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.privacy.accounting import Adjacency

@@ -21,7 +21,7 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.spec.model import ReleaseSpec
 from synthdp.verify.reader import Reader
-from synthdp.verify.rewritten import _check_estimands
+from synthdp.verify.rewritten import check_estimands
 from tests.builders import build_spec, skeleton
 from tests.privacy.conftest import make_table
 
@@ -83,7 +83,7 @@ class Bundle:
         (self.folder / "estimands.json").write_text(json.dumps(self.stated))
         (self.folder / "marginals.json").write_text(json.dumps(tables_json(self.tables)))
         reader = Reader(self.folder, parsed=self.spec, entries=self.charges)
-        return "\n".join(_check_estimands(reader))
+        return "\n".join(check_estimands(reader))
 
 
 @pytest.fixture(params=UNITS)

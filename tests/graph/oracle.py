@@ -11,10 +11,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.ci_tests.chi_square import Answer, Query
+from synthdp.graph.ci_tests import chi_square as independence
+from synthdp.graph.ci_tests import mantel_haenszel as partial
+from synthdp.graph.ci_tests.chi_square import Answer, Floats, Query
 from synthdp.graph.discovery.skeleton import CiTest, pc_skeleton
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.meek import Pdag, meek, orient_colliders, orient_known, unshielded
+
+
+def chi_square(tables: Floats, sigma: Floats, *, level: float, margin: float) -> list[Answer]:
+    """Chi-square tests of tables of one shape, as the search makes them."""
+    mixture = independence.mixture_of(tables, sigma)
+    return independence.answers(mixture, level=level, margin=margin)
+
+
+def mantel_haenszel(
+    tables: partial.Tables, *, level: float, margin: float, max_contrasts: int = 144
+) -> list[Answer]:
+    """Mantel-Haenszel tests of tables of one shape, as the search makes them."""
+    mixture = partial.mixture_of(tables, max_contrasts)
+    return independence.answers(mixture, level=level, margin=margin)
 
 
 def separation_test(truth: CausalGraph) -> CiTest:

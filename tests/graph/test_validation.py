@@ -15,9 +15,16 @@ from benchmarks.bif import BayesianNetwork
 from synthdp.errors import GateError
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.ci_tests.chi_square import Answer, Query
-from synthdp.graph.implications import implications, required_tables
 from synthdp.graph.stage import rounds, validated
-from synthdp.graph.validation import ValidationReport, doubtful, judged, rejudge, validate
+from synthdp.graph.validation import (
+    ValidationReport,
+    doubtful,
+    implications,
+    judged,
+    rejudge,
+    required_tables,
+    validate,
+)
 from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.session import Rehearsal

@@ -1,7 +1,7 @@
 """One-run audit of DP-SGD: canaries that are in or out by independent coins, in one training.
 
 Each canary is a row whose clipped gradient has exactly the clipping norm, along a direction that no
-other row uses (`directions`). The canaries are added to whatever other rows are trained on. The
+other row uses (`DirectionLoss`). The canaries are added to whatever other rows are trained on. The
 adversary sees the noisy gradients and scores every canary by its likelihood ratio. It guesses "in"
 for the best scores and "out" for the worst, and abstains on the others. `epsilon_lower_bound` and
 `curve_allows` draw the conclusion from the number of right guesses.
@@ -17,23 +17,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 
 import dp_accounting
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
+import torch
 from scipy.special import expit
 from scipy.stats import binom
+from torch import Tensor
 
-from synthdp.audit.mechanisms import directions
-from synthdp.audit.mechanisms.directions import Scores
 from synthdp.bundle.audit_record import Audit
 from synthdp.data.encoding import Codes
 from synthdp.privacy import accounting
+from synthdp.privacy.dpsgd import layers
 from synthdp.privacy.dpsgd.settings import DpSgd
-from synthdp.privacy.dpsgd.training import PerExampleLoss, Progress
+from synthdp.privacy.dpsgd.training import PerExampleLoss, Progress, Training
 from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.noise import Randomness, Streams, fresh_generator
+from synthdp.privacy.table import Table
 
 HALF_NOISE = "half the noise"
 PROFILE_POINTS = 80
@@ -42,6 +45,7 @@ SHARES = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)  # of the canaries that may 
 SIMULATED, REPEATS = 20_000, 100  # scores in each world, and audits made of them
 
 Coins = npt.NDArray[np.bool_]
+Scores = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -156,10 +160,10 @@ class SimulatedCanaries:
     @classmethod
     def of(cls, settings: DpSgd, *, noise_factor: float) -> SimulatedCanaries:
         """Canaries of a training whose noise is multiplied by `noise_factor`."""
-        ratio = partial(directions.log_likelihood, settings=settings, rows=1)
+        ratio = partial(log_likelihood, settings=settings, rows=1)
         rng = fresh_generator()
         out, inside = (
-            directions.simulate(
+            simulate(
                 settings,
                 rows=rows,
                 sign=1,
@@ -234,7 +238,7 @@ def _train(
     progress: Progress,
 ) -> Scores:
     """Scores `[canaries]` of one training on `rows` and the canaries that are in."""
-    inserted = directions.row_of(np.flatnonzero(coins))
+    inserted = row_of(np.flatnonzero(coins))
     codes = np.zeros((len(rows) + len(inserted), rows.shape[1] + 1), dtype=np.uint16)
     codes[: len(rows), :-1] = rows
     codes[len(rows) :, -1] = inserted
@@ -242,11 +246,11 @@ def _train(
 
     def observe(seen: Scores) -> None:
         nonlocal scores, done
-        scores, done = scores + directions.log_likelihood(seen, settings=settings, rows=1), done + 1
+        scores, done = scores + log_likelihood(seen, settings=settings, rows=1), done + 1
         progress(done, settings.steps)
 
-    losses = directions.DirectionLoss(len(coins), clip=settings.clip, inner=module)
-    directions.train(settings, codes, losses, randomness, observe)
+    losses = DirectionLoss(len(coins), clip=settings.clip, inner=module)
+    train(settings, codes, losses, randomness, observe)
     return scores
 
 
@@ -350,3 +354,134 @@ def _check(canaries: int, guesses: int, right: int) -> None:
             f"{right} right of {guesses} guesses of {canaries} canaries; needs right <= guesses <="
             " canaries"
         )
+
+
+# --- the worst case: a row's clipped gradient is the clipping norm along one direction ---
+#
+# `DirectionLoss` is an ordinary module for `dpsgd.training.Training`. Hooks, clipping, noise,
+# batches and optimizer are those of a release. A row's loss is linear in one weight, with a slope
+# far above the clipping norm. Its clipped gradient is therefore +clip or -clip along that weight,
+# whatever the weights are. The adversary sees what the optimizer is given at every step: the
+# noisy gradient. Along one direction that is a Gaussian around the number of its rows in the
+# batch. The log likelihood ratio is therefore a sum over steps of the logarithm of a mixture.
+
+# Gets each step's noisy sum along each direction, in units of the sensitivity.
+Observer = Callable[[Scores], None]
+
+ORDINARY = 0  # in the last column: a row of the inner module, or one without a gradient
+# A weight's gradient is INPUT times the bias's. The bias has then 1e-6 of the squared norm.
+INPUT = 1000.0
+MAX_DIRECTIONS = (np.iinfo(np.uint16).max - 1) // 2
+
+
+def row_of(direction: npt.ArrayLike, *, sign: int = 1) -> Codes:
+    """Codes of rows whose gradients are +clip or -clip (`sign`) along `direction`."""
+    return (1 + 2 * np.asarray(direction) + (sign < 0)).astype(np.uint16)
+
+
+class DirectionLoss(PerExampleLoss):
+    """Losses of codes `[batch, columns]`; the last column names the direction of the gradient.
+
+    Rows marked `ORDINARY` have the loss of `inner` on the other columns, or no gradient where there
+    is no `inner`.
+    """
+
+    def __init__(
+        self, directions: int, *, clip: float, inner: PerExampleLoss | None = None
+    ) -> None:
+        super().__init__()
+        if not 1 <= directions <= MAX_DIRECTIONS:
+            raise ValueError(f"{directions} directions; allowed are 1 to {MAX_DIRECTIONS}")
+        # 10.0: slope of a loss in clipping norms
+        self.inner, self.directions, self.slope = inner, directions, 10.0 * clip / INPUT
+        self.latent = inner.latent if inner is not None else 1
+        self.pull = layers.NodeLinear(directions, (1,))
+
+    def forward(self, codes: Tensor, noise: Tensor) -> Tensor:
+        """Losses, shape `[batch]`; a loss that does not count is multiplied by 0."""
+        mark = codes[:, -1] - 1
+        pulls = mark >= 0
+        rows = torch.arange(len(codes), device=codes.device)
+        direction = torch.div(mark.clamp(min=0), 2, rounding_mode="floor")
+        inputs = torch.zeros(len(codes), 1, self.directions, device=codes.device)
+        inputs[rows, 0, direction] = pulls * INPUT
+        sign = torch.where(pulls, torch.where(mark % 2 == 0, 1.0, -1.0), 0.0)
+        linear: Tensor = self.slope * sign * self.pull(inputs).flatten()
+        if self.inner is None:
+            return linear
+        return linear + torch.where(pulls, 0.0, self.inner(codes[:, :-1], noise))
+
+
+def train(
+    settings: DpSgd,
+    codes: Codes,
+    module: DirectionLoss,
+    randomness: Randomness,
+    observe: Observer,
+    *,
+    units: npt.NDArray[np.int64] | None = None,
+) -> None:
+    """Run DP-SGD on `codes` `[rows, columns]`; `observe` gets the noisy gradient of every step.
+
+    `units` `[rows]` says whose each row is; without it each row is a unit.
+    """
+    unit = settings.expected_batch / settings.sensitivity
+
+    def after_step(_done: int, _steps: int) -> None:
+        gradient = module.pull.weight.grad
+        if gradient is None:
+            raise RuntimeError("the optimizer was given no gradient")
+        observe(unit * gradient.detach().cpu().numpy().astype(np.float64).ravel())
+
+    table = Table(codes, pd.DataFrame(), np.zeros(len(codes), dtype=bool), {}, units)
+    Training(settings, module, after_step, None).run(table, randomness)
+
+
+# 0.5: an audit looks for half the noise
+def log_likelihood(
+    seen: Scores, *, settings: DpSgd, rows: int, sign: int = 1, noise_factor: float = 0.5
+) -> Scores:
+    """Log likelihood ratio of one step's noisy sums, any shape: `rows` rows against none.
+
+    It is log P[seen | `rows` rows with `sign`] - log P[seen | no row]. The noise is taken to be
+    `noise_factor` times the stated one. Any score makes a sound audit; the likelihood ratio of the
+    fault that is looked for detects it best. Each row joins by an independent coin, so the ratio is
+
+        sum_j Binomial(rows, rate)(j) exp((2 j x - j^2) / (2 noise^2)).
+    """
+    x, precision = sign * seen, 1 / (noise_factor * settings.noise_multiplier) ** 2
+    log_probabilities = _log_probabilities(rows, settings.rate)
+    total: Scores = np.full(seen.shape, log_probabilities[0])
+    for joined, log_probability in enumerate(log_probabilities[1:], start=1):
+        exponent = (joined * x - joined**2 / 2) * precision
+        total = np.logaddexp(total, log_probability + exponent)
+    return total
+
+
+@cache
+def _log_probabilities(rows: int, rate: float) -> tuple[float, ...]:
+    """log P[j of the rows are in a batch] for j = 0 .. rows."""
+    return tuple(binom.logpmf(np.arange(rows + 1), rows, rate).tolist())
+
+
+def simulate(
+    settings: DpSgd,
+    *,
+    rows: int,
+    sign: int,
+    runs: int,
+    noise_factor: float,
+    rng: np.random.Generator,
+    ratio: Callable[[Scores], Scores],
+) -> Scores:
+    """Scores `[runs]` of training runs as the accountant models them.
+
+    The noise is multiplied by `noise_factor`. A unit outside the secret sample joins no batch.
+    """
+    total = np.zeros(runs)
+    present = rng.random(runs) < settings.sample
+    for _ in range(settings.steps):
+        joined = present * rng.binomial(rows, settings.rate, runs) if rows else 0
+        noise = settings.noise_multiplier * noise_factor * rng.standard_normal(runs)
+        total += ratio(sign * joined + noise)
+    return total

@@ -17,18 +17,12 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
+from synthdp.privacy.mechanisms import private_search as private
 from synthdp.privacy.mechanisms.anm import OrientationBudget
 from synthdp.privacy.mechanisms.frequent_texts import Reading, TextBudget
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals
 from synthdp.privacy.mechanisms.mechanism import Mechanism
 from synthdp.privacy.mechanisms.pair_screen import MAX_LEVELS, PairScreen
-from synthdp.privacy.mechanisms.private_search import (
-    HowMany,
-    SelectionBudget,
-    SparseVectorBudget,
-    SparseVectorReply,
-    Which,
-)
 from synthdp.privacy.mechanisms.ranks import STATISTICS, RankQuery, variance_floor
 from synthdp.privacy.mechanisms.scores import ScoreBudget, Scorecard
 from synthdp.privacy.plan import ReleasePlan
@@ -82,9 +76,9 @@ def runnable(
         case PairScreen():
             few = [column.name for column in domain.columns if column.levels <= MAX_LEVELS]
             return (planned.choose(tuple(combinations(few, 2))),)
-        case SparseVectorBudget():
+        case private.SparseVectorBudget():
             return (planned.choose(partial(asks_all, rank_questions(domain))),)
-        case SelectionBudget():
+        case private.SelectionBudget():
             return (planned.choose(partial(chooses, rank_questions(domain))),)
         case ScoreBudget():
             return (planned.choose(*drawn(domain, planned)),)
@@ -141,7 +135,7 @@ def rank_questions(domain: Domain) -> list[RankQuery]:
 
 def asks_all(
     questions: Sequence[RankQuery],
-) -> Generator[RankQuery, SparseVectorReply | None, None]:
+) -> Generator[RankQuery, private.SparseVectorReply | None, None]:
     """Ask one query after another; after each that was true, leave one out."""
     remaining = list(questions)
     while remaining:
@@ -152,12 +146,14 @@ def asks_all(
             remaining = remaining[1:]
 
 
-def chooses(questions: Sequence[RankQuery]) -> Generator[HowMany | Which, int | None, None]:
+def chooses(
+    questions: Sequence[RankQuery],
+) -> Generator[private.HowMany | private.Which, int | None, None]:
     """Ask how many, then which, without those chosen before."""
-    many = yield HowMany(tuple((q,) for q in questions))
+    many = yield private.HowMany(tuple((q,) for q in questions))
     remaining = list(questions)
     for _ in range(min(many or 0, len(remaining))):
-        which = yield Which(tuple(remaining))
+        which = yield private.Which(tuple(remaining))
         if which is None:
             return
         del remaining[which]

@@ -27,6 +27,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -100,7 +101,6 @@ def replay(
 
 
 def merged(replays: Iterable[Replayed]) -> Replayed:
-    """Several replays as one."""
     every = list(replays)
     return Replayed(
         tuple(name for r in every for name in r.mechanisms),
@@ -124,7 +124,6 @@ def _both(
 def _run(
     mechanism: Mechanism[Any], side: Side, coupling: Coupling, first: Sequence[Call] | None
 ) -> RecordedRun:
-    """One recorded run of the mechanism."""
     recorder = Recorder(side, coupling, first)
     ticks: list[tuple[object, ...]] = []
     said: list[str] = []
@@ -302,9 +301,7 @@ class Recorder:
         return int(self._noise("maximum", scores, scale, 1.0))
 
     def noisy_top(self, scores: Integers, *, scale: float, count: int) -> Integers:
-        def fresh(exact: Array) -> Array:
-            return self._coupling.streams.noisy_top(exact, scale=scale, count=count)
-
+        fresh = partial(self._coupling.streams.noisy_top, scale=scale, count=count)
         return self._noise("maximum", scores, scale, 1.0, shape=(count,), fresh=fresh)
 
     def _noise(

@@ -59,15 +59,8 @@ from synthdp.audit.mechanisms.calls import (
     ReplayFinding,
     SampleCall,
 )
+from synthdp.privacy.events import kernel
 from synthdp.privacy.events.base import Adjacency
-from synthdp.privacy.events.kernel import (
-    DiscreteGaussianDpEvent,
-    GaussianSumsDpEvent,
-    GumbelMaxDpEvent,
-    RoundedGaussianDpEvent,
-    SparseVectorDpEvent,
-    ThresholdedGaussianDpEvent,
-)
 from synthdp.privacy.events.kinds import SecretSampleDpEvent
 from synthdp.privacy.noise import NoiseKind
 
@@ -161,9 +154,8 @@ def judge(
 
 
 def _match(walk: _Walk, charge: dp_accounting.DpEvent) -> None:
-    """Match the next draws with one charge."""
     match charge:
-        case DiscreteGaussianDpEvent(sigma=sigma, sensitivity=sensitivity):
+        case kernel.DiscreteGaussianDpEvent(sigma=sigma, sensitivity=sensitivity):
             _discrete(walk, sigma, sensitivity)
         case dp_accounting.PoissonSampledDpEvent(
             sampling_probability=rate, event=dp_accounting.GaussianDpEvent(noise_multiplier=noise)
@@ -179,11 +171,11 @@ def _match(walk: _Walk, charge: dp_accounting.DpEvent) -> None:
                     walk.at += 1
                 case _:
                     walk.refuse(f"a secret sample of rate {rate:g}")
-        case SparseVectorDpEvent():
+        case kernel.SparseVectorDpEvent():
             _sparse_vector(walk, charge)
-        case ThresholdedGaussianDpEvent():
+        case kernel.ThresholdedGaussianDpEvent():
             _kept_keys(walk, charge)
-        case GumbelMaxDpEvent(scale=scale, sensitivity=sensitivity):
+        case kernel.GumbelMaxDpEvent(scale=scale, sensitivity=sensitivity):
             _noisy_max(walk, scale, sensitivity)
         case _:
             walk.refuse(f"nothing: no rule for the event {type(charge).__name__} here")
@@ -246,7 +238,7 @@ def _binomial(rate: float, probabilities: Sequence[float]) -> bool:
     return np.allclose(probabilities, binomial, rtol=1e-9, atol=0)
 
 
-def _sparse_vector(walk: _Walk, charge: SparseVectorDpEvent) -> None:
+def _sparse_vector(walk: _Walk, charge: kernel.SparseVectorDpEvent) -> None:
     """One pass of the sparse vector: batch, threshold, queries up to the first that is above."""
     if walk.left() is None:
         return
@@ -268,7 +260,7 @@ def _sparse_vector(walk: _Walk, charge: SparseVectorDpEvent) -> None:
             return
 
 
-def _kept_keys(walk: _Walk, charge: ThresholdedGaussianDpEvent) -> None:
+def _kept_keys(walk: _Walk, charge: kernel.ThresholdedGaussianDpEvent) -> None:
     """Counts of the keys that occur, told above a threshold; none, where nothing was chosen."""
     match walk.left():
         case None:
@@ -342,10 +334,10 @@ def charges_of(event: dp_accounting.DpEvent, units: int) -> Iterator[dp_accounti
             case dp_accounting.GaussianDpEvent(noise_multiplier=noise):
                 squares += (units / noise) ** 2
                 continue
-            case GaussianSumsDpEvent():
+            case kernel.GaussianSumsDpEvent():
                 squares += leaf.moved("add_remove" if units == 1 else "replace_one") ** 2
                 continue
-            case RoundedGaussianDpEvent():
+            case kernel.RoundedGaussianDpEvent():
                 squares += leaf.noise_multiplier(units) ** -2
                 continue
         if squares:

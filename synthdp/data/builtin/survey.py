@@ -101,7 +101,7 @@ def _normal(
 
 
 def _rank(values: Values, labels: Sequence[str]) -> Floats:
-    return np.asarray([labels.index(v) for v in values], dtype=np.float64)
+    return np.asarray(list(map(labels.index, values)), dtype=np.float64)
 
 
 def _measured(levels: Values, p: Parents, rng: np.random.Generator) -> Values:
@@ -122,29 +122,18 @@ def _visits(p: Parents, rng: np.random.Generator, n: int) -> Values:
     return np.where(none, 0, some).astype(np.int64)
 
 
-def _costs(p: Parents, rng: np.random.Generator, n: int) -> Values:
-    spread = np.exp(0.3 * rng.standard_normal(n))
-    cost: Values = np.minimum(p["visits"] * 90 * spread, 6000).round(2)
-    return cost
-
-
-def _regions(p: Parents, rng: np.random.Generator, n: int) -> Values:
-    return rng.choice(np.asarray(REGIONS, dtype=object), n, p=[0.4, 0.25, 0.2, 0.15])
-
-
-def _ages(p: Parents, rng: np.random.Generator, n: int) -> Values:
-    return (18 + np.floor(73 * rng.beta(1.6, 2.2, n))).astype(np.int64)
-
-
-def _sexes(p: Parents, rng: np.random.Generator, n: int) -> Values:
-    return np.where(rng.random(n) < 0.52, "female", "male").astype(object)
-
-
 STRUCTURE: Mapping[str, Structure] = {  # causes before effects
-    "region": Structure((), _regions),
+    "region": Structure(
+        (),
+        lambda p, rng, n: rng.choice(np.asarray(REGIONS, object), n, p=[0.4, 0.25, 0.2, 0.15]),
+    ),
     "urban": _flag("region", lambda p: np.where(p["region"] == "north", 1.5, -0.7)),
-    "age": Structure((), _ages),
-    "sex": Structure((), _sexes),
+    "age": Structure(
+        (), lambda p, rng, n: (18 + np.floor(73 * rng.beta(1.6, 2.2, n))).astype(np.int64)
+    ),
+    "sex": Structure(
+        (), lambda p, rng, n: np.where(rng.random(n) < 0.52, "female", "male").astype(object)
+    ),
     "education": _ordered(
         "urban age", EDUCATION, (-1.0, 1.0, 2.5), lambda p: 1.6 * p["urban"] - (p["age"] - 45) / 20
     ),
@@ -190,7 +179,12 @@ STRUCTURE: Mapping[str, Structure] = {  # causes before effects
         "diabetes pressure", MEDICATION, (0.5, 3.5),
         lambda p: 3 * p["diabetes"] + (p["pressure"] - 125) / 8,
     ),
-    "cost": Structure(("visits",), _costs),
+    "cost": Structure(
+        ("visits",),
+        lambda p, rng, n: np.minimum(
+            p["visits"] * 90 * np.exp(0.3 * rng.standard_normal(n)), 6000
+        ).round(2),
+    ),
     "enrolled": _normal(  # older people joined earlier
         "age", lambda p: 2100 - 25 * (p["age"] - 45), 500, to=(0, 3652), then=_since_2015
     ),

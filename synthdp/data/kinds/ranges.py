@@ -276,13 +276,13 @@ def range_levels(name: str, column: Ranged, text: Callable[[float], str]) -> Col
     """A range as levels; `text` writes a number of its scale."""
     whole = not column.continuous
     lower, upper = column.number(column.lower), column.number(column.upper)
-    spikes = tuple(sorted(column.number(s) for s in column.spikes))
+    spikes = tuple(sorted(map(column.number, column.spikes)))
     # A spike at an end of a whole-number range is not part of the bins beside it.
     start = lower + float(whole and lower in spikes)
     stop = upper + float(whole) - float(whole and upper in spikes)
     edges: tuple[float, ...] = ()
     if column.edges is not None:
-        edges = tuple(column.number(e) for e in column.edges)
+        edges = tuple(map(column.number, column.edges))
     elif stop > start:
         grid = np.linspace(start, stop, column.bins + 1)
         edges = tuple(map(float, np.unique(np.round(grid) if whole else grid)[:-1]))

@@ -76,7 +76,6 @@ class SuggestionReport:
     left_out: int
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
         return asdict(self)
 
 

@@ -44,6 +44,7 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg import helmert
 from scipy.special import chdtrc, chdtri, ndtr, ndtri
 
 Floats = npt.NDArray[np.float64]
@@ -82,16 +83,6 @@ class Answer:
         return {k: v if k == "verdict" or math.isfinite(v) else None for k, v in fields.items()}
 
 
-def chi_square(tables: Floats, sigma: Floats, *, level: float, margin: float) -> list[Answer]:
-    """Test many tables of one shape.
-
-    `tables`: noisy counts, `[tests, strata, rows, columns]`; `sigma`: noise per cell, `[tests]`;
-    `level`: of each test; `margin`: an upper bound of the effect below it counts as evidence for
-    independence.
-    """
-    return answers(mixture_of(tables, sigma), level=level, margin=margin)
-
-
 @dataclass(frozen=True)
 class Margins:
     """Margins of tables without strata, from other tables of the same rows.
@@ -107,7 +98,10 @@ class Margins:
 
 
 def mixture_of(tables: Floats, sigma: Floats, margins: Margins | None = None) -> Mixture:
-    """The statistic and weights of each test; `tables` and `sigma` as for `chi_square`."""
+    """The statistic and weights of each test of tables of one shape.
+
+    `tables`: noisy counts, `[tests, strata, rows, columns]`; `sigma`: noise per cell, `[tests]`.
+    """
     tables, sigma = np.asarray(tables, dtype=np.float64), np.asarray(sigma, dtype=np.float64)
     rows, columns = tables.shape[-2:]
     noise = np.broadcast_to(sigma[:, None], tables.shape[:2])
@@ -182,7 +176,7 @@ def _axes(share: Floats, margin: Floats) -> tuple[Floats, Floats]:
     M is 1 + `margin` a a' in contrasts: by the table's own margins `margin` is their length.
     """
     levels = share.shape[-1]
-    basis = contrasts(levels)
+    basis = helmert(levels).T
     q = share @ basis
     spread = np.einsum("ki,...k,kj->...ij", basis, share, basis) - q[..., :, None] * q[..., None, :]
     metric = np.eye(levels - 1) + margin[..., None, None] * q[..., :, None] * q[..., None, :]
@@ -348,15 +342,6 @@ def normal(weights: Floats) -> Floats:
     positive = np.maximum(weights, 0.0)
     total = positive.sum(-1, keepdims=True)
     return np.where(total > 0, positive / np.where(total > 0, total, 1.0), 1.0 / weights.shape[-1])
-
-
-def contrasts(levels: int) -> Floats:
-    """Orthonormal basis of the vectors that sum to zero, `[levels, levels - 1]` (Helmert)."""
-    basis = np.tril(np.ones((levels, levels)), -1).T[:, 1:] * 1.0
-    for k in range(1, levels):
-        basis[k, k - 1] = -k
-        basis[:, k - 1] /= np.sqrt(k * (k + 1))
-    return basis
 
 
 def kron(left: Floats, right: Floats) -> Floats:

@@ -37,8 +37,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import helmert
 
-from synthdp.graph.ci_tests.chi_square import Answer, Floats, Mixture, answers, contrasts, normal
+from synthdp.graph.ci_tests.chi_square import Floats, Mixture, normal
 
 
 @dataclass(frozen=True)
@@ -54,13 +55,6 @@ class Tables:
     left: Floats
     right: Floats
     sigma: tuple[Floats, Floats, Floats]
-
-
-def mantel_haenszel(
-    tables: Tables, *, level: float, margin: float, max_contrasts: int = 144
-) -> list[Answer]:
-    """Test many tables; `level` of each test, `margin` as for `chi_square`."""
-    return answers(mixture_of(tables, max_contrasts), level=level, margin=margin)
 
 
 def mixture_of(t: Tables, max_contrasts: int = 144) -> Mixture:
@@ -138,7 +132,7 @@ def _contrasts(share: Floats, size: Floats, kept: int) -> tuple[Floats, Floats]:
     They are `[levels, kept]`, or `[tests, levels, kept]` where some are left out: then those of the
     largest variance under the average of `share` `[tests, strata, levels]`.
     """
-    basis = contrasts(share.shape[-1])
+    basis = helmert(share.shape[-1]).T
     if kept >= basis.shape[1]:
         return basis, np.ones(1)
     average = normal((size[..., None] * share).sum(1, keepdims=True))

@@ -97,7 +97,6 @@ class Orientation:
     score: Score
 
     def to_json(self) -> dict[str, str | float]:
-        """JSON object."""
         return asdict(self)
 
 

@@ -36,13 +36,7 @@ from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.chi_square import POWER, Answer, Query, Verdict
-from synthdp.graph.discovery.skeleton import (
-    Algorithm,
-    KnownTables,
-    Releaser,
-    reading,
-    unique_subsets,
-)
+from synthdp.graph.discovery import skeleton as pc
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.meek import oriented, unshielded
 from synthdp.privacy.mechanisms import private_search as private
@@ -100,7 +94,6 @@ class Questions:
         return strata * SETTINGS.rows_per_stratum <= self.rows
 
     def ask(self, query: Query) -> RankQuery:
-        """The query with its bound."""
         critical = float(norm.isf(self.level / 2))
         spare = max(self.noise**2, variance_floor(self.test, critical))
         weight = SETTINGS.min_weight * STATISTICS[self.test].per_row * self.rows
@@ -130,7 +123,7 @@ class Links:
     def sets(self, pair: Pair, order: int) -> Iterator[tuple[str, ...]]:
         """Conditioning sets of one order, from the present neighbours of either end."""
         ends = ([n for n in self._near[a] if n != b] for a, b in (pair, pair[::-1]))
-        return unique_subsets(ends, order)
+        return pc.unique_subsets(ends, order)
 
     def examined(self, pair: Pair, strength: float) -> None:
         """Record the strength that a released score shows of a pair that stays linked."""
@@ -141,7 +134,6 @@ class Links:
         return self._strength.get((a, b), self._strength.get((b, a), math.inf))
 
     def separate(self, pair: Pair, given: tuple[str, ...]) -> None:
-        """Remove a link."""
         a, b = pair
         del self.open[pair]
         self.separators[pair] = given
@@ -174,7 +166,7 @@ def graph_of(links: Links, *, max_parents: int) -> CausalGraph:
         lambda graph: [t for t in unshielded(graph) if collides(*t)],
         shielded=(*knowledge.untested, *unclear),
     )
-    return reading(graph, knowledge, unclear=unclear, strength=strength, max_parents=max_parents)
+    return pc.reading(graph, knowledge, unclear=unclear, strength=strength, max_parents=max_parents)
 
 
 def pc_search(
@@ -254,14 +246,13 @@ def priv_pc(
         level=level,
         margin=SETTINGS.margin,
     )
-
-    def separated(reply: SparseVectorReply) -> bool:
-        return reply.above and examined(reply.score, reply.variance).verdict != "dependent"
-
-    def strength(reply: SparseVectorReply) -> float:
-        return examined(reply.score, reply.variance).effect
-
-    return partial(pc_search, knowledge, sampled, separated, strength)
+    return partial(
+        pc_search,
+        knowledge,
+        sampled,
+        lambda r: r.above and examined(r.score, r.variance).verdict != "dependent",
+        lambda r: examined(r.score, r.variance).effect,
+    )
 
 
 def svt_pc(knowledge: Knowledge, level: float, budget: SparseVectorBudget) -> private.SieveStrategy:
@@ -314,7 +305,7 @@ def _searching(
     kind: type[Any],
     start: Callable[[Domain, int, float], MechanismFactory],
     strategy_of: Callable[[Knowledge, float, Any], Any],
-) -> Algorithm:
+) -> pc.Algorithm:
     """The engine of all three: one planned spend of a `kind`, whose strategy finds the links."""
 
     def spends(settings: Graph, domain: Domain, rows: float) -> Mapping[str, MechanismFactory]:
@@ -332,7 +323,7 @@ def _searching(
         return {purpose: start(domain, pairs, rows)} if pairs else {}
 
     def search(
-        releaser: Releaser, settings: Graph, domain: Domain, known: KnownTables = None
+        releaser: pc.Releaser, settings: Graph, domain: Domain, known: pc.KnownTables = None
     ) -> Released[CausalGraph] | CausalGraph:
         knowledge = Knowledge.from_spec(settings, domain.names)
         if not knowledge.undecided_pairs:
@@ -348,7 +339,7 @@ def _searching(
             )
         )
 
-    return Algorithm(spends, search)
+    return pc.Algorithm(spends, search)
 
 
 PRIV_PC = _searching(

@@ -96,13 +96,12 @@ def rcit_pc(
 ) -> CausalGraph:
     """The graph of a released moment matrix: links are `learned`, or `undecided` and outside it."""
     tests = MomentTests(moments)
-
-    def test(order: int, queries: Sequence[Query]) -> Sequence[Answer]:
-        return tests.answer(queries, level=level, margin=SETTINGS.margin)
-
-    most = len(knowledge.columns) - 2
     skeleton = pc.pc_skeleton(
-        test, knowledge, max_order=most, separators=affordable_sets, separates=explains
+        lambda order, queries: tests.answer(queries, level=level, margin=SETTINGS.margin),
+        knowledge,
+        max_order=len(knowledge.columns) - 2,
+        separators=affordable_sets,
+        separates=explains,
     )
     rank = {n: i for i, n in enumerate(knowledge.columns)}
     graph = oriented(
@@ -241,11 +240,13 @@ def foreseen(planned: MomentMatrix, rows: float) -> MomentTests:
     return MomentTests(NoisyMoments(planned.basis, sums, planned.sigma), bent=SETTINGS.bent)
 
 
-def _tests(releaser: pc.Releaser, domain: Domain) -> Released[pc.QueryTests]:
-    return _measured(releaser, domain).map(partial(MomentTests, bent=SETTINGS.bent))
-
-
-RCIT_PC = pc.Algorithm(_spends, _search, _tests)
+RCIT_PC = pc.Algorithm(
+    _spends,
+    _search,
+    lambda releaser, domain: _measured(releaser, domain).map(
+        partial(MomentTests, bent=SETTINGS.bent)
+    ),
+)
 
 
 # Conditional independence of numeric columns from one noisy moment matrix.

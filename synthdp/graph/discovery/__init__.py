@@ -17,7 +17,6 @@ ALGORITHMS = {
 
 
 def algorithm_named(name: str) -> Algorithm:
-    """Import the algorithm that `graph.algorithm` names."""
     found: Algorithm = resolve_name(ALGORITHMS[name])
     return found
 

@@ -148,10 +148,7 @@ def _shares(plan: MeasurePlan, settings: Graph, domain: Domain) -> Mapping[str, 
 
 
 def _search(
-    releaser: Releaser,
-    settings: Graph,
-    domain: Domain,
-    known: KnownTables = None,
+    releaser: Releaser, settings: Graph, domain: Domain, known: KnownTables = None
 ) -> Released[CausalGraph] | CausalGraph:
     paid: list[Released[Any]] = []
     before = [] if known is None else [*known.value]

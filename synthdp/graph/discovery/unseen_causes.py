@@ -132,17 +132,25 @@ def orient(
     (True, True, 'circle')
     """
     passing: set[Triple] = set()
+
+    def depend(*queries: Query) -> bool:
+        return all(ask(query) == "dependent" for query in queries)
+
     for b in pag.nodes:
         for a, c in combinations(sorted(pag.around[b]), 2):
             sets = separators.get(frozenset((a, c)), ())
             if not sets or c in pag.around[a]:
                 continue
             if all(b in given for given in sets):
-                if any(_least(a, c, given, ask) for given in sets):
+                # The ends depend on each other once any one member is left out.
+                rests = ([(a, c, tuple(n for n in s if n != left)) for left in s] for s in sets)
+                if any(depend(*queries) for queries in rests):
                     passing |= {(a, b, c), (c, b, a)}
+            # Both ends depend on the column between. That they depend on each other once it is
+            # given is no need of the proof: it keeps out what is too weak to be seen.
             elif (
                 clear(a, b, c)
-                and any(_collides(a, b, c, given, ask) for given in sets)
+                and any(depend((a, b, s), (c, b, s), (a, c, (*s, b))) for s in sets)
                 and not any(b in given for given in sets)
             ):
                 pag.put("arrow", at=b, other=a)
@@ -154,22 +162,6 @@ def orient(
     rules: tuple[Rule, ...] = (_along, _closed, _between, _led)
     while any(map(changes, rules)):
         pass
-
-
-def _collides(a: str, b: str, c: str, given: tuple[str, ...], ask: Ask) -> bool:
-    """Whether both ends depend on the column between, and on each other once it is given, too.
-
-    The last is no need of the proof. It keeps out ends whose dependence is too weak to be seen.
-    """
-    if any(ask((end, b, given)) != "dependent" for end in (a, c)):
-        return False
-    return ask((a, c, (*given, b))) == "dependent"
-
-
-def _least(a: str, c: str, given: tuple[str, ...], ask: Ask) -> bool:
-    """Whether the ends depend on each other once any one member is left out."""
-    rests = (tuple(n for n in given if n != left) for left in given)
-    return all(ask((a, c, rest)) == "dependent" for rest in rests)
 
 
 Rule = Callable[[Pag, Collection[Triple]], Iterator[tuple[Mark, str, str]]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.graph.formats.bif import read_bif
 from synthdp.graph.formats.dot import read_dot, write_dagitty, write_dot
 from synthdp.graph.formats.edgelist import read_tetrad, read_yaml, write_yaml
-from synthdp.graph.formats.gml import read_gml, read_graphml, read_json, write_json
+from synthdp.graph.formats.gml import read_gml, read_graphml, read_json
 from synthdp.graph.formats.tokens import GraphFileError, mistake
 from synthdp.spec.addresses import home
 from synthdp.spec.load.loader import with_lists
@@ -36,7 +37,7 @@ WRITERS: dict[str, Callable[[CausalGraph], str]] = {
     "yaml": write_yaml,
     "dot": write_dot,
     "dagitty": write_dagitty,
-    "json": write_json,
+    "json": lambda graph: json.dumps(graph.to_json(), indent=1, ensure_ascii=False) + "\n",
     "svg": CausalGraph.to_svg,
 }
 """By format: graph -> text. The others are only read."""

@@ -16,6 +16,7 @@ directed acyclic graphs: the R package dagitty", and the grammar of its reader.
 from __future__ import annotations
 
 import re
+from functools import partial
 from itertools import count, product
 
 from synthdp.drawing.graph import STYLES
@@ -231,10 +232,7 @@ class _Reader(Cursor):
 
 def write_dot(graph: CausalGraph) -> str:
     """A graph as a DOT digraph, drawn like our own picture; names as of `quoted`."""
-
-    def dot(name: str) -> str:
-        return quoted(name, language="DOT")
-
+    dot = partial(quoted, language="DOT")
     lines = ["rankdir=LR;", 'node [shape=box, style=rounded, fontname="sans-serif"];']
     lines += [f"{dot(name)};" for name in graph.nodes]
     for i, (group, names) in enumerate(graph.groups.items()):

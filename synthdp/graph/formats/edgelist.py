@@ -206,7 +206,6 @@ def _scalar(text: str) -> str:
 
 
 def read_tetrad(text: str, *, file: str) -> CausalGraph:
-    """Read a graph in Tetrad's text."""
     draft, section = GraphDraft(file), ""
     for number, line in enumerate(text.split("\n"), start=1):
         place = (number, len(line) - len(line.lstrip()) + 1)

@@ -40,7 +40,6 @@ HINT = (
 
 
 def read_gml(text: str, *, file: str) -> CausalGraph:
-    """Read a graph in GML."""
     return _GmlReader(text, file=file).graph()
 
 
@@ -223,11 +222,6 @@ def read_json(text: str, *, file: str) -> CausalGraph:
         return CausalGraph.from_json(data)
     except SynthdpError as error:
         raise mistake(file, None, error.message, hint=error.hint or HINT) from None
-
-
-def write_json(graph: CausalGraph) -> str:
-    """A graph as the `graph.json` of a bundle."""
-    return json.dumps(graph.to_json(), indent=1, ensure_ascii=False) + "\n"
 
 
 def _node_link(data: Mapping[str, Any], file: str) -> CausalGraph:

@@ -116,7 +116,6 @@ class Cursor:
         return token
 
     def ahead(self) -> Token:
-        """The token after this one."""
         if self._ahead is None:
             self._ahead = self._read(self.token.end)
         return self._ahead

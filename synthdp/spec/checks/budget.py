@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from synthdp.spec.load.wording import SpecMistake, stated
+from synthdp.spec.load.wording import SpecMistake, claims, stated
 from synthdp.spec.model import Gate, ReleaseSpec, category_types
 
 
-def delta(spec: ReleaseSpec) -> Iterator[SpecMistake]:
-    rows, delta = spec.dataset.rows.value, spec.privacy.delta
-    if delta * rows >= 1:
-        hint = f"with {rows} rows choose {suggested_delta(rows)} or less: a delta this large allows"
-        message = f"got {delta:g}; it must be below 1 / rows = {1 / rows:.3g}"
-        yield SpecMistake(("privacy", "delta"), message, f"{hint} one whole row to be published")
+def amounts(spec: ReleaseSpec) -> Iterator[SpecMistake]:
+    """Delta protects whole rows, and the release stays below its cap."""
+    rows, own = spec.dataset.rows.value, spec.privacy
+    yield from claims(
+        (own.delta * rows >= 1, "privacy.delta",
+         f"got {own.delta:g}; it must be below 1 / rows = {1 / rows:.3g}",
+         f"with {rows} rows choose {suggested_delta(rows)} or less: a delta this large allows one"
+         " whole row to be published"),
+        *((getattr(own, name) > most, f"privacy.{name}",
+           f"got {getattr(own, name):g}, above the cap of {most:g}",
+           "the cap bounds all releases of this dataset together; lower the release, or agree on"
+           " another cap") for name, most in (own.cap or ())),
+    )  # fmt: skip
 
 
 def suggested_delta(rows: int) -> str:
@@ -21,45 +28,29 @@ def suggested_delta(rows: int) -> str:
     return f"1e-{len(str(rows)) + 1}"
 
 
-def cap(spec: ReleaseSpec) -> Iterator[SpecMistake]:
-    cap = spec.privacy.cap
-    for name in ("epsilon", "delta") if cap else ():
-        asked, most = getattr(spec.privacy, name), getattr(cap, name)
-        if asked > most:
-            hint = (
-                "the cap bounds all releases of this dataset together; lower the release, or agree"
-                " on another cap"
-            )
-            yield SpecMistake(("privacy", name), f"got {asked:g}, above the cap of {most:g}", hint)
-
-
 def shares(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """What needs a share of the budget has one, and every share buys something."""
     mode, written = spec.graph.mode, "shares" in spec.privacy.model_fields_set
     pairs, targets, estimands = spec.privacy.pairs, spec.synthesizer.targets, spec.estimands
-    searched = mode in ("validate", "learn", "predict")
+    searched, trained = mode in ("validate", "learn", "predict"), mode != "predict"
     search = "e.g. shares: {measure: 0.15, graph: 0.15, train: 0.7}"
     if mode == "predict":
         search = "most of the budget belongs here; leave out shares, and it gets 0.8 of it"
     needs: list[tuple[str, object, str, str]] = [
-        ("train", mode != "predict", "the model cannot be trained without a share of the budget",
+        ("train", trained, "the model cannot be trained without a share of the budget",
          "most of the budget belongs here, e.g. 0.8; only graph mode predict needs none"),
         ("measure", True, "the noisy marginals that everything starts from need a share",
          "e.g. 0.2"),
         ("pairs", pairs, "measuring pairs needs a share",
          "e.g. shares: {measure: 0.2, pairs: 0.2, train: 0.6}"),
-        ("targets", targets and mode != "predict", "the targets' stage needs a share",
+        ("targets", targets and trained, "the targets' stage needs a share",
          "e.g. shares: {measure: 0.2, targets: 0.2, train: 0.6}"),
         # Where shares are left out, the rules give these two theirs.
         ("estimands", estimands and written, "estimands need a share of the budget",
          "e.g. 0.15, taken from the others; or delete estimands"),
-        ("graph", searched and (written or mode != "predict"),
+        ("graph", searched and (written or trained),
          f"graph mode {mode} looks at the data and needs a share of the budget", search),
     ]  # fmt: skip
-    for name, needed, message, hint in needs:
-        where = ("privacy", "shares", name)
-        if needed and getattr(spec.privacy.shares, name) == 0:
-            yield SpecMistake(where, f"{stated(spec, *where)}; {message}", hint)
     buys: list[tuple[str, object, str, str]] = [
         ("pairs", pairs, ", and privacy.pairs names no pair", "name pairs, or set it to 0"),
         ("targets", targets, ", and synthesizer.targets names no column",
@@ -68,29 +59,33 @@ def shares(spec: ReleaseSpec) -> Iterator[SpecMistake]:
         ("graph", searched, f"; graph mode {mode} spends nothing on the graph",
          "set it to 0 and give its part to measure or train, or use another mode"),
     ]  # fmt: skip
-    for name, used, message, hint in buys:
-        if (share := getattr(spec.privacy.shares, name)) and not used:
-            yield SpecMistake(("privacy", "shares", name), f"got {share:g}{message}", hint)
+    own, at = spec.privacy.shares, ("privacy", "shares")
+    yield from claims(
+        *((needed and not getattr(own, name), (*at, name), f"{stated(spec, *at, name)}; {message}",
+           hint) for name, needed, message, hint in needs),
+        *((getattr(own, name) and not used, (*at, name), f"got {getattr(own, name):g}{message}",
+           hint) for name, used, message, hint in buys),
+    )  # fmt: skip
 
 
 def pairs(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """Measured pairs are named once, small, and used."""
-    if spec.privacy.pairs and not (spec.sampling.rake and spec.sampling.balance):
-        hint = "set sampling.rake and sampling.balance to true, or name no pairs"
-        message = "measured pairs guide the choice of rows, which sampling turns off: their budget"
-        yield SpecMistake(("privacy", "pairs"), f"{message} would be wasted", hint)
-    seen, most = set[frozenset[str]](), 1 << 18
+    named, most = list(map(frozenset, spec.privacy.pairs)), 1 << 18
+    used = spec.sampling.rake and spec.sampling.balance
+    yield from claims(
+        (named and not used, "privacy.pairs",
+         "measured pairs guide the choice of rows, which sampling turns off: their budget would be"
+         " wasted", "set sampling.rake and sampling.balance to true, or name no pairs"),
+    )  # fmt: skip
     for i, pair in enumerate(spec.privacy.pairs):
-        if frozenset(pair) in seen:
-            message = f"{pair[0]} and {pair[1]} are named twice"
-            hint = "a pair is measured once, in either order"
-            yield SpecMistake(("privacy", "pairs", i), message, hint)
-        seen.add(frozenset(pair))
-        if (cells := spec.cells(pair)) > most:
-            message = f"a table of {cells:,} cells; at most {most:,} are measured"
-            hint = "noise drowns a table with so many cells; name a pair of columns with fewer"
-            hint += " levels, or use wider bins"
-            yield SpecMistake(("privacy", "pairs", i), message, hint)
+        where, cells = ("privacy", "pairs", i), spec.cells(pair)
+        yield from claims(
+            (named.index(named[i]) < i, where, f"{pair[0]} and {pair[-1]} are named twice",
+             "a pair is measured once, in either order"),
+            (cells > most, where, f"a table of {cells:,} cells; at most {most:,} are measured",
+             "noise drowns a table with so many cells; name a pair of columns with fewer levels, or"
+             " use wider bins"),
+        )  # fmt: skip
 
 
 def target_levels(spec: ReleaseSpec) -> Iterator[SpecMistake]:

@@ -11,16 +11,8 @@ from pydantic import BaseModel
 
 from synthdp.spec.expressions.expressions import calculation, parse
 from synthdp.spec.expressions.parsed import listed_names
-from synthdp.spec.load.wording import Loc, SpecMistake, nearest
-from synthdp.spec.model import (
-    CONTROL,
-    Column,
-    CsvSource,
-    Edge,
-    ReleaseSpec,
-    derived_of,
-    starts_formula,
-)
+from synthdp.spec.load.wording import Loc, SpecMistake, claims, nearest
+from synthdp.spec.model import CONTROL, CsvSource, Edge, ReleaseSpec, derived_of, starts_formula
 from synthdp.spec.model.columns import Mapped
 from synthdp.spec.model.fields import alike
 
@@ -97,34 +89,29 @@ def plain_name(where: Loc, name: str, hint: str) -> Iterator[SpecMistake]:
 
 
 def derived(spec: ReleaseSpec) -> Iterator[SpecMistake]:
-    """What is wrong with a derived column."""
     for name, column in spec.columns.items():
-        if (text := derived_of(column)) is not None:
-            yield from _formula_problems(spec, name, column, text)
-
-
-def _formula_problems(
-    spec: ReleaseSpec, name: str, column: Column, text: str
-) -> Iterator[SpecMistake]:
-    where, place = ("columns", name), ("columns", name, "derived")
-    computed, mistakes = calculation(text, spec.columns)
-    for m in mistakes:
-        yield SpecMistake(place, f"character {m.at}: {m.message}", m.hint)
-    for field in {"bins", "edges", "spikes"} & column.model_fields_set:
-        if getattr(column, field):
-            message = f"{field} say how a column is modelled, and {name!r} is computed"
-            yield SpecMistake((*where, field), message, f"delete {field}")
-    if computed is None:
-        return
-    if computed.kind != column.operand:
-        message = f"computes a {computed.kind}, and a column of type {column.type} holds"
-        hint = f"use type {'datetime' if computed.kind == 'date' else 'number'}"
-        yield SpecMistake(place, f"{message} {column.operand}s", hint)
-    absent = [n for n in computed.columns if spec.columns[n].missing]
-    if not column.missing and (absent or computed.divides):
+        if (text := derived_of(column)) is None:
+            continue
+        where, place = ("columns", name), ("columns", name, "derived")
+        computed, mistakes = calculation(text, spec.columns)
+        yield from (SpecMistake(place, f"character {m.at}: {m.message}", m.hint) for m in mistakes)
+        yield from claims(
+            *((getattr(column, field), (*where, field),
+               f"{field} say how a column is modelled, and {name!r} is computed", f"delete {field}")
+              for field in {"bins", "edges", "spikes"} & column.model_fields_set),
+        )  # fmt: skip
+        if computed is None:
+            continue
+        absent = [n for n in computed.columns if spec.columns[n].missing]
         why = f"{absent[0]!r} may be missing" if absent else "it divides by what may be 0"
-        hint = f"set columns.{name}.missing: true"
-        yield SpecMistake(place, f"{why}, and {name!r} is then missing too", hint)
+        yield from claims(
+            (computed.kind != column.operand, place,
+             f"computes a {computed.kind}, and a column of type {column.type} holds"
+             f" {column.operand}s",
+             f"use type {'datetime' if computed.kind == 'date' else 'number'}"),
+            (not column.missing and (absent or computed.divides), place,
+             f"{why}, and {name!r} is then missing too", f"set columns.{name}.missing: true"),
+        )  # fmt: skip
 
 
 def even(spec: ReleaseSpec) -> Iterator[SpecMistake]:
@@ -222,7 +209,6 @@ def expressions(spec: ReleaseSpec) -> Iterator[SpecMistake]:
 
 
 def _ends(where: Loc, edge: Edge) -> Iterator[tuple[Loc, str]]:
-    """Both sides of an arrow."""
     for side in ("causes", "effects"):
         yield from (((*where, side, i), name) for i, name in enumerate(getattr(edge, side)))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from synthdp.errors import install
 from synthdp.spec.addresses import is_pattern, is_url
-from synthdp.spec.load.wording import SpecMistake, nearest, stated
+from synthdp.spec.load.wording import SpecMistake, claims, nearest, stated
 from synthdp.spec.model import (
     CONTROL,
     ChosenColumns,
@@ -27,59 +27,56 @@ if TYPE_CHECKING:
 
 def rows(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """A batch, a secret sample and an attack take no more rows than there are."""
-    declared, synthesizer = spec.dataset.rows.value, spec.synthesizer
-    if (batch := synthesizer.batch) > declared:
-        message = f"got {batch}, more than the declared {declared} rows"
-        hint = f"leave it out, or set it to a part of the rows, e.g. {rules.batch(declared)}"
-        yield SpecMistake(("synthesizer", "batch"), message, hint)
-    where = ("synthesizer", "sample")
-    if synthesizer.sample is not None and synthesizer.sample < batch:
-        message = f"got {synthesizer.sample}, less than the {batch} rows of an expected batch"
-        hint = f"leave it out, or ask for many batches, e.g. {100 * batch}"
-        yield SpecMistake(where, message, hint)
-    if synthesizer.sample is not None and spec.privacy.adjacency == "replace_one":
-        message = "no sound accounting for a secret sample under adjacency replace_one"
-        yield SpecMistake(where, message, "leave it out, or use adjacency add_remove")
+    declared, settings = spec.dataset.rows.value, spec.synthesizer
+    batch, sample = settings.batch, settings.sample
     attack, place = spec.attacks.membership, ("attacks", "membership", "rows")
-    if attack.enabled and attack.rows > declared:
-        message = f"{stated(spec, *place)}, more than the declared {declared} rows"
-        hint = "set attacks.membership.rows lower, or enabled: false"
-        yield SpecMistake(place, message, hint)
+    yield from claims(
+        (batch > declared, "synthesizer.batch",
+         f"got {batch}, more than the declared {declared} rows",
+         f"leave it out, or set it to a part of the rows, e.g. {rules.batch(declared)}"),
+        (sample is not None and sample < batch, "synthesizer.sample",
+         f"got {sample}, less than the {batch} rows of an expected batch",
+         f"leave it out, or ask for many batches, e.g. {100 * batch}"),
+        (sample is not None and spec.privacy.adjacency == "replace_one", "synthesizer.sample",
+         "no sound accounting for a secret sample under adjacency replace_one",
+         "leave it out, or use adjacency add_remove"),
+        (attack.enabled and attack.rows > declared, place,
+         f"{stated(spec, *place)}, more than the declared {declared} rows",
+         "set attacks.membership.rows lower, or enabled: false"),
+    )  # fmt: skip
 
 
 def unit(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """A unit of several rows needs the adjacency add_remove; its id is no column of the table."""
     unit = spec.dataset.privacy_unit
-    if unit.max_rows > 1 and spec.privacy.adjacency == "replace_one":
-        message = f"replace_one cannot be used where one unit has up to {unit.max_rows} rows"
-        yield SpecMistake(("privacy", "adjacency"), message, "use add_remove")
-    if isinstance(unit, IdUnit) and unit.column in spec.columns:
-        message = f"column {unit.column!r} is also listed under columns; an id is never modelled or"
-        hint = f"delete {unit.column!r} from columns"
-        yield SpecMistake(("dataset", "privacy_unit", "column"), f"{message} released", hint)
+    column = unit.column if isinstance(unit, IdUnit) else None
+    yield from claims(
+        (unit.max_rows > 1 and spec.privacy.adjacency == "replace_one", "privacy.adjacency",
+         f"replace_one cannot be used where one unit has up to {unit.max_rows} rows",
+         "use add_remove"),
+        (column in spec.columns, "dataset.privacy_unit.column",
+         f"column {column!r} is also listed under columns; an id is never modelled or released",
+         f"delete {column!r} from columns"),
+    )  # fmt: skip
 
 
 def source(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """The source is a local file, and its delimiter can separate fields."""
-    path = getattr(spec.dataset.source, "path", None)
-    parquet, where = isinstance(spec.dataset.source, ParquetSource), ("dataset", "source")
+    source = spec.dataset.source
+    path, delimiter = getattr(source, "path", "."), getattr(source, "delimiter", ",")
     # An address that is read holds no password.
-    read = parquet and is_url(path or "") and not re.search("[@?#]", path or "")
-    if path is not None and (not path or CONTROL.search(path)):
-        message = "a path cannot be empty or hold control characters"
-        hint = "give the file's path, relative to this spec's folder"
-        yield SpecMistake((*where, "path"), message, hint)
-    elif path is not None and ADDRESS.match(path) and not read:
-        yield SpecMistake(
-            (*where, "path"),
-            "an address or a home folder is not read, only a local file",
-            "copy the file here and give its path; Parquet is read from s3://, gs:// and https://,"
-            " too, with passwords and keys in the environment",
-        )
-    delimiter = getattr(spec.dataset.source, "delimiter", ",")
-    if delimiter in '"\r\n':
-        message = f"{delimiter!r} cannot part the fields of a CSV file"
-        yield SpecMistake((*where, "delimiter"), message, 'use ",", ";", "|" or "\\t"')
+    read = isinstance(source, ParquetSource) and is_url(path) and not re.search("[@?#]", path)
+    odd = not path or CONTROL.search(path)
+    yield from claims(
+        (odd, "dataset.source.path", "a path cannot be empty or hold control characters",
+         "give the file's path, relative to this spec's folder"),
+        (not odd and ADDRESS.match(path) and not read, "dataset.source.path",
+         "an address or a home folder is not read, only a local file",
+         "copy the file here and give its path; Parquet is read from s3://, gs:// and https://,"
+         " too, with passwords and keys in the environment"),
+        (delimiter in '"\r\n', "dataset.source.delimiter",
+         f"{delimiter!r} cannot part the fields of a CSV file", 'use ",", ";", "|" or "\\t"'),
+    )  # fmt: skip
 
 
 def chosen(spec: ReleaseSpec) -> Iterator[SpecMistake]:
@@ -139,34 +136,29 @@ def levels_only(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """
     if not getattr(spec.dataset.source, "levels_only", False):
         return
-    message = "levels_only keeps no values"
-    if spec.evaluation.enabled:
-        hint = "set evaluation.enabled: false, or leave out levels_only"
-        yield SpecMistake(("evaluation", "enabled"), f"{message}, and judging reads them", hint)
-    if spec.graph.mode in ("learn", "validate") and spec.graph.algorithm == "rcit_pc":
-        hint = "use measured_pc, or leave out levels_only"
-        yield SpecMistake(("graph", "algorithm"), f"{message}, and rcit_pc reads them", hint)
-    if isinstance(spec.dataset.privacy_unit, IdUnit):
-        batches = "levels_only reads rows in batches, and the rows of a unit may lie in many"
-        hint = "leave out levels_only, or let every row be a unit"
-        yield SpecMistake(("dataset", "privacy_unit"), batches, hint)
-    for i, estimand in enumerate(spec.estimands):
-        if not estimand.table:
-            hint = "use kind: table, or leave out levels_only"
-            yield SpecMistake(
-                ("estimands", i, "kind"), f"{message}, and this estimand reads them", hint
-            )
+    none, searched = "levels_only keeps no values", spec.graph.mode in ("learn", "validate")
+    yield from claims(
+        (spec.evaluation.enabled, "evaluation.enabled", f"{none}, and judging reads them",
+         "set evaluation.enabled: false, or leave out levels_only"),
+        (searched and spec.graph.algorithm == "rcit_pc", "graph.algorithm",
+         f"{none}, and rcit_pc reads them", "use measured_pc, or leave out levels_only"),
+        (isinstance(spec.dataset.privacy_unit, IdUnit), "dataset.privacy_unit",
+         "levels_only reads rows in batches, and the rows of a unit may lie in many",
+         "leave out levels_only, or let every row be a unit"),
+        *((not estimand.table, ("estimands", i, "kind"), f"{none}, and this estimand reads them",
+           "use kind: table, or leave out levels_only")
+          for i, estimand in enumerate(spec.estimands)),
+    )  # fmt: skip
 
 
 def addresses(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """The addresses of the ledger and of the tracking server are not empty."""
-    for where, text in (
-        (("privacy", "ledger"), spec.privacy.ledger),
-        (("tracking", "uri"), spec.tracking.uri),
-    ):
-        if text is not None and (not text or CONTROL.search(text)):
-            message = "an address cannot be empty or hold control characters"
-            yield SpecMistake(where, message, "leave the key out for the default beside the spec")
+    named = {"privacy.ledger": spec.privacy.ledger, "tracking.uri": spec.tracking.uri}
+    yield from claims(
+        *((text is not None and (not text or CONTROL.search(text)), where,
+           "an address cannot be empty or hold control characters",
+           "leave the key out for the default beside the spec") for where, text in named.items()),
+    )  # fmt: skip
 
 
 # --- engine ---
@@ -196,42 +188,36 @@ def engine(spec: ReleaseSpec) -> Iterator[SpecMistake]:
 
 def values(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """Nothing asks an engine for values; nor one that gives counts alone for sums or rows."""
-    name = engine_of(spec.dataset.source, spec.compute)
-    searched = spec.graph.mode == "learn" and spec.graph.algorithm == "rcit_pc"
-    if name != "memory" and searched and spec.graph.orient_share:
-        message = f"engine {name} gives no values, and rcit_pc orients links by them"
-        hint = "set it to 0, use measured_pc, or compute.engine: memory"
-        yield SpecMistake(("graph", "orient_share"), message, hint)
+    name, sampled = engine_of(spec.dataset.source, spec.compute), spec.synthesizer.sample
+    algorithm, searched = spec.graph.algorithm, spec.graph.mode in ("learn", "validate")
+    oriented = spec.graph.mode == "learn" and algorithm == "rcit_pc" and spec.graph.orient_share
+    yield from claims(
+        (name != "memory" and oriented, "graph.orient_share",
+         f"engine {name} gives no values, and rcit_pc orients links by them",
+         "set it to 0, use measured_pc, or compute.engine: memory"),
+    )  # fmt: skip
     if name != "sql":
         return
-    for i, estimand in enumerate(spec.estimands):
-        if not estimand.table:
-            message = "engine sql counts levels, and this estimand adds up values"
-            hint = (
-                "use kind: table; or export the rows to Parquet for engine arrow or dask, which"
-                " add them up; or set compute.engine: memory"
-            )
-            yield SpecMistake(("estimands", i, "kind"), message, hint)
-    message = "engine sql gives counts, and no rows"
-    if spec.evaluation.enabled:
-        hint = (
-            "set it to false; or export the rows to Parquet for engine arrow or dask, which draw"
-            " some; or set compute.engine: memory"
-        )
-        yield SpecMistake(("evaluation", "enabled"), f"{message}, and judging reads some", hint)
-    sampled = spec.synthesizer.sample  # a secret sample, in place of every row
-    on_all = sampled is None or sampled >= spec.dataset.rows.value
-    if on_all and not tables_only(spec):
-        hint = "let noisy tables be the model: graph.mode: predict, without a share for train"
-        own = f"{message}, and this spec trains on all rows"
-        yield SpecMistake(("compute", "engine"), own, hint)
-    if spec.attacks.membership.enabled:
-        hint, where = "set attacks.membership.enabled: false", ("attacks", "membership", "enabled")
-        yield SpecMistake(where, f"{message}, and the attack reads them", hint)
-    if spec.graph.mode in ("learn", "validate") and spec.graph.algorithm != "measured_pc":
-        hint = "use measured_pc, or compute.engine: memory"
-        message = f"{message}, and {spec.graph.algorithm} looks at them"
-        yield SpecMistake(("graph", "algorithm"), message, hint)
+    none = "engine sql gives counts, and no rows"
+    on_all = sampled is None or sampled >= spec.dataset.rows.value  # no secret sample of them
+    elsewhere = "or export the rows to Parquet for engine arrow or dask, which"
+    memory = "or set compute.engine: memory"
+    yield from claims(
+        *((not estimand.table, ("estimands", i, "kind"),
+           "engine sql counts levels, and this estimand adds up values",
+           f"use kind: table; {elsewhere} add them up; {memory}")
+          for i, estimand in enumerate(spec.estimands)),
+        (spec.evaluation.enabled, "evaluation.enabled", f"{none}, and judging reads some",
+         f"set it to false; {elsewhere} draw some; {memory}"),
+        (on_all and not tables_only(spec), "compute.engine",
+         f"{none}, and this spec trains on all rows",
+         "let noisy tables be the model: graph.mode: predict, without a share for train"),
+        (spec.attacks.membership.enabled, "attacks.membership.enabled",
+         f"{none}, and the attack reads them", "set attacks.membership.enabled: false"),
+        (searched and algorithm != "measured_pc", "graph.algorithm",
+         f"{none}, and {algorithm} looks at them",
+         "use measured_pc, or compute.engine: memory"),
+    )  # fmt: skip
 
 
 # --- source query ---

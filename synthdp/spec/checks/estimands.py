@@ -12,7 +12,7 @@ from typing import Any
 from synthdp.errors import QueryError
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.expressions.query import counted, parse_query
-from synthdp.spec.load.wording import Loc, SpecMistake, nearest, stated
+from synthdp.spec.load.wording import Loc, SpecMistake, claims, nearest, stated
 from synthdp.spec.model import (
     AskedEstimand,
     Effect,
@@ -35,7 +35,6 @@ CAUSAL = ("given", "validate")  # modes whose declared arrows say what to adjust
 
 
 def each(spec: ReleaseSpec) -> Iterator[SpecMistake]:
-    """What is wrong with single estimands."""
     for i, estimand in enumerate(spec.estimands):
         if check := PROBLEMS.get(estimand.kind):
             yield from check(spec, ("estimands", i), estimand)
@@ -49,50 +48,49 @@ def _table(spec: ReleaseSpec, where: Loc, estimand: TableEstimand) -> Iterator[S
 
 
 def _question(spec: ReleaseSpec, where: Loc, estimand: AskedEstimand) -> Iterator[SpecMistake]:
+    ask, clip = (*where, "ask"), (*where, "clip")
     try:
         query = parse_query(estimand.ask, spec.columns)
     except QueryError as error:
-        for mistake in error.problems:
-            text = f"character {mistake.at}: {mistake.message}"
-            yield SpecMistake((*where, "ask"), text, mistake.hint)
+        for wrong in error.problems:
+            yield SpecMistake(ask, f"character {wrong.at}: {wrong.message}", wrong.hint)
         return
-    if query.column is not None and spec.columns[query.column].operand == "date":
-        message = f"{query.column!r} holds dates, whose quantiles are not paid for"
-        hint = "`synthdp answer` has them of the whole column; of groups, use kind: table"
-        yield SpecMistake((*where, "ask"), message, hint)
-    if query.statistic in ("sum", "correlation"):
-        message = f"a {query.statistic} is not paid for by itself"
-        hint = f"`synthdp answer` has it: measure kind: table of {', '.join(query.columns)}"
-        yield SpecMistake((*where, "ask"), message, hint)
-    if query.statistic == "quantile" and query.column in query.by:
-        message = "by its own column a quantile says nothing"
-        yield SpecMistake((*where, "ask"), message, "name another column")
-    if query.statistic != "mean" and estimand.clip is not None:
-        yield SpecMistake((*where, "clip"), f"a {query.statistic} has no numbers to clip")
-    elif query.column is not None:
-        yield from _clip(spec, (*where, "clip"), query.column, estimand.clip)
-    yield from _strata(spec, (*where, "ask"), counted(query))
+    statistic, column = query.statistic, query.column
+    dated = column is not None and spec.columns[column].operand == "date"
+    yield from claims(
+        (dated, ask, f"{column!r} holds dates, whose quantiles are not paid for",
+         "`synthdp answer` has them of the whole column; of groups, use kind: table"),
+        (statistic in ("sum", "correlation"), ask, f"a {statistic} is not paid for by itself",
+         f"`synthdp answer` has it: measure kind: table of {', '.join(query.columns)}"),
+        (statistic == "quantile" and column in query.by, ask,
+         "by its own column a quantile says nothing", "name another column"),
+        (statistic != "mean" and estimand.clip is not None, clip,
+         f"a {statistic} has no numbers to clip", None),
+    )  # fmt: skip
+    if column is not None and (statistic == "mean" or estimand.clip is None):
+        yield from _clip(spec, clip, column, estimand.clip)
+    yield from _strata(spec, ask, counted(query))
 
 
 def _effect(spec: ReleaseSpec, where: Loc, estimand: EffectEstimand) -> Iterator[SpecMistake]:
+    by_graph, outcome = estimand.adjust is None, estimand.outcome
+    adjusted = declared_causes(spec, estimand) if by_graph else estimand.by
     found = list(effect_problems(spec, where, estimand))
-    outcome = spec.columns.get(estimand.outcome)
-    if outcome is not None and outcome.operand == "date":
-        text = f"{estimand.outcome!r} holds dates, whose sums are not measured"
-        found.append(SpecMistake((*where, "outcome"), text, "name a number or a category"))
-    if estimand.control == estimand.treated:
-        text = "is the treatment: nobody would be compared"
-        found.append(SpecMistake((*where, "control"), text, "leave it out for all other rows"))
-    if estimand.adjust is None and spec.graph.mode not in CAUSAL:
-        text = f"graph mode {spec.graph.mode} declares no causes to adjust for"
-        hint = "say it, e.g. adjust: [age]; adjust: [] where the treatment was drawn by lot"
-        found.append(SpecMistake(where, text, hint))
-    adjusted = declared_causes(spec, estimand) if estimand.adjust is None else estimand.by
-    if estimand.adjust is None and estimand.outcome in adjusted:
-        text = "the graph has it for a cause of the treatment: that is no effect"
-        found.append(SpecMistake((*where, "outcome"), text, "turn the arrow, or say adjust"))
+    dated = outcome in spec.columns and spec.columns[outcome].operand == "date"
+    found += claims(
+        (dated, (*where, "outcome"), f"{outcome!r} holds dates, whose sums are not measured",
+         "name a number or a category"),
+        (estimand.control == estimand.treated, (*where, "control"),
+         "is the treatment: nobody would be compared", "leave it out for all other rows"),
+        (by_graph and spec.graph.mode not in CAUSAL, where,
+         f"graph mode {spec.graph.mode} declares no causes to adjust for",
+         "say it, e.g. adjust: [age]; adjust: [] where the treatment was drawn by lot"),
+        (by_graph and outcome in adjusted, (*where, "outcome"),
+         "the graph has it for a cause of the treatment: that is no effect",
+         "turn the arrow, or say adjust"),
+    )  # fmt: skip
     yield from found or [
-        *_clip(spec, (*where, "clip"), estimand.outcome, estimand.clip),
+        *_clip(spec, (*where, "clip"), outcome, estimand.clip),
         *_edges(spec, (*where, "adjust"), estimand),
         *_strata(spec, (*where, "adjust") if estimand.adjust else where, adjusted, estimand.edges),
         *_latent(spec, where, estimand),
@@ -290,22 +288,22 @@ def _clip(spec: ReleaseSpec, where: Loc, name: str, clip: Clip | None) -> Iterat
 def evaluation(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """Targets have test rows; scores that are published are computed, and they alone are paid."""
     evaluation, share = spec.evaluation, spec.evaluation.disclosure_share
-    if evaluation.targets and evaluation.enabled and evaluation.holdout == 0:
-        message = stated(spec, "evaluation", "holdout")
-        message = f"{message}; classifiers for the targets need test rows"
-        yield SpecMistake(("evaluation", "holdout"), message, "e.g. holdout: 0.2")
     private, where = evaluation.disclosure == "private", ("evaluation", "disclosure_share")
-    if private and not evaluation.enabled:
-        hint = "set evaluation.enabled: true, or disclosure: confidential"
-        message = "private, and evaluation is not enabled: there would be no score to publish"
-        yield SpecMistake(("evaluation", "disclosure"), message, hint)
-    if private and share == 0:
-        message = "scores that are published need a share of the budget, above 0 and below 1"
-        hint = f"e.g. {DISCLOSURE_SHARE:g}, or disclosure: confidential"
-        yield SpecMistake(where, f"{stated(spec, *where)}; {message}", hint)
-    if not private and share:
-        message = f"got {share:g}, and disclosure is confidential: it would buy nothing"
-        yield SpecMistake(where, message, "set disclosure: private, or delete this line")
+    yield from claims(
+        (evaluation.targets and evaluation.enabled and evaluation.holdout == 0,
+         "evaluation.holdout",
+         f"{stated(spec, 'evaluation', 'holdout')}; classifiers for the targets need test rows",
+         "e.g. holdout: 0.2"),
+        (private and not evaluation.enabled, "evaluation.disclosure",
+         "private, and evaluation is not enabled: there would be no score to publish",
+         "set evaluation.enabled: true, or disclosure: confidential"),
+        (private and share == 0, where,
+         "got 0; scores that are published need a share of the budget, above 0 and below 1",
+         f"e.g. {DISCLOSURE_SHARE:g}, or disclosure: confidential"),
+        (not private and share, where,
+         f"got {share or 0:g}, and disclosure is confidential: it would buy nothing",
+         "set disclosure: private, or delete this line"),
+    )  # fmt: skip
 
 
 def judged(spec: ReleaseSpec) -> Iterator[SpecMistake]:
@@ -324,23 +322,24 @@ def judged(spec: ReleaseSpec) -> Iterator[SpecMistake]:
 
 def effect_problems(spec: ReleaseSpec, where: Loc, effect: Effect) -> Iterator[SpecMistake]:
     """An effect's columns: one treatment, an outcome that has a mean, no column twice."""
-    read: set[str] = set()
-    for text in (effect.treated, effect.control):
-        parsed = parse(text, spec.columns)[0] if text is not None else None
-        read |= set(parsed.columns) if parsed else set()
-    if len(read) > 1:
-        names = ", ".join(n for n in spec.columns if n in read)
-        hint = "compare values of one column"
-        yield SpecMistake((*where, "treated"), f"reads {names}; a treatment is one column", hint)
-    for field, name in (("outcome", effect.outcome), *(("adjust", n) for n in effect.adjust or ())):
-        if name in read or (field == "adjust" and name == effect.outcome):
-            message = f"{name!r} is already the treatment or the outcome"
-            yield SpecMistake((*where, field), message, "name another column")
+    texts = filter(None, (effect.treated, effect.control))
+    parsed = filter(None, (parse(text, spec.columns)[0] for text in texts))
+    read = {name for expression in parsed for name in expression.columns}
+    shown = ", ".join(name for name in spec.columns if name in read)
     outcome = spec.columns.get(effect.outcome)
-    if outcome is not None and not outcome.ordered and len(outcome.labels) > 2:
-        message = f"{effect.outcome!r} has {len(outcome.labels)} categories in no order, of which"
-        hint = "name a number, an ordinal column, or one of two categories"
-        yield SpecMistake((*where, "outcome"), f"{message} there is no mean", hint)
+    labels = outcome.labels if outcome is not None and not outcome.ordered else ()
+    yield from claims(
+        (len(read) > 1, (*where, "treated"), f"reads {shown}; a treatment is one column",
+         "compare values of one column"),
+        (effect.outcome in read, (*where, "outcome"),
+         f"{effect.outcome!r} is already the treatment or the outcome", "name another column"),
+        *((name in (*read, effect.outcome), (*where, "adjust"),
+           f"{name!r} is already the treatment or the outcome", "name another column")
+          for name in effect.adjust or ()),
+        (len(labels) > 2, (*where, "outcome"),
+         f"{effect.outcome!r} has {len(labels)} categories in no order, of which there is no mean",
+         "name a number, an ordinal column, or one of two categories"),
+    )  # fmt: skip
 
 
 PROBLEMS: dict[str, Callable[[ReleaseSpec, Loc, Any], Iterator[SpecMistake]]] = {

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from synthdp.spec.checks.columns import plain_name
-from synthdp.spec.load.wording import SpecMistake, stated
+from synthdp.spec.load.wording import SpecMistake, claims, stated
 from synthdp.spec.model import Edge, ReleaseSpec
 from synthdp.spec.model.graph import MAX_PARENTS
 
@@ -150,33 +150,26 @@ def no_effect(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     tells its separating sets can say what unseen causes leave open. Options of tests and searches
     are for modes that test or search.
     """
-    graph = spec.graph
-    for name in UNUSED.get(graph.mode, ()):
-        if getattr(graph, name):
-            message = f"has no effect: graph mode is {graph.mode}"
-            use = "given or validate" if name == "undirected" else "given, validate or learn"
-            yield SpecMistake(("graph", name), message, f"use mode {use}, or delete it")
-    for name, modes in USES.items():
-        unused = getattr(graph, name) != type(graph).model_fields[name].default
-        if unused and graph.mode not in modes:
-            message = f"has no effect: graph mode is {graph.mode}"
-            yield SpecMistake(
-                ("graph", name), message, f"use mode {' or '.join(modes)}, or delete it"
-            )
-    if graph.mode == "learn" and graph.orient_share and graph.algorithm != "rcit_pc":
-        message = f"has no effect: graph algorithm is {graph.algorithm}"
-        yield SpecMistake(("graph", "orient_share"), message, "use rcit_pc, or delete it")
-    if graph.mode == "validate" and graph.algorithm in RANKED:
-        message = f"{graph.algorithm} chooses what it asks as it searches, and tests no given graph"
-        hint = "use measured_pc, which counts tables, or rcit_pc for numbers; or use mode learn"
-        yield SpecMistake(("graph", "algorithm"), message, hint)
-    if graph.unseen_causes and (graph.mode, graph.algorithm) != ("learn", "measured_pc"):
-        of = f"algorithm is {graph.algorithm}" if graph.mode == "learn" else f"mode is {graph.mode}"
-        hint = (
-            "use mode learn with algorithm measured_pc, or delete it; columns that are known to"
-            " share an unseen cause go in graph.latent"
-        )
-        yield SpecMistake(("graph", "unseen_causes"), f"has no effect: graph {of}", hint)
+    graph, mode, algorithm = spec.graph, spec.graph.mode, spec.graph.algorithm
+    none, usual = f"has no effect: graph mode is {mode}", type(graph).model_fields
+    for name in UNUSED.get(mode, ()):
+        use = "given or validate" if name == "undirected" else "given, validate or learn"
+        row = (getattr(graph, name), ("graph", name), none, f"use mode {use}, or delete it")
+        yield from claims(row)
+    of = f"algorithm is {algorithm}" if mode == "learn" else f"mode is {mode}"
+    yield from claims(
+        *((getattr(graph, name) != usual[name].default and mode not in modes, ("graph", name), none,
+           f"use mode {' or '.join(modes)}, or delete it") for name, modes in USES.items()),
+        (mode == "learn" and graph.orient_share and algorithm != "rcit_pc", "graph.orient_share",
+         f"has no effect: graph algorithm is {algorithm}", "use rcit_pc, or delete it"),
+        (mode == "validate" and algorithm in RANKED, "graph.algorithm",
+         f"{algorithm} chooses what it asks as it searches, and tests no given graph",
+         "use measured_pc, which counts tables, or rcit_pc for numbers; or use mode learn"),
+        (graph.unseen_causes and (mode, algorithm) != ("learn", "measured_pc"),
+         "graph.unseen_causes", f"has no effect: graph {of}",
+         "use mode learn with algorithm measured_pc, or delete it; columns that are known to share"
+         " an unseen cause go in graph.latent"),
+    )  # fmt: skip
 
 
 def parents(spec: ReleaseSpec) -> Iterator[SpecMistake]:
@@ -209,22 +202,23 @@ def targets(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     effects = {name for edge in graph.edges for name in edge.effects}
     for i, name in enumerate(spec.synthesizer.targets):
         where, node = ("synthesizer", "targets", i), graph.group_of.get(name, name)
-        if graph.mode == "none":
-            message = "has no effect: graph mode is none, and a target is learned from its causes"
-            yield SpecMistake(where, message, "delete it, or draw a graph")
-        if graph.mode == "predict":
-            message = "has no effect: graph mode is predict, which has no stage for targets"
-            hint = "name it in evaluation.targets alone: these are predicted last, and their pairs"
-            yield SpecMistake(where, message, f"{hint} count double")
-        if any(node in names for names in graph.latent):
-            message = f"{node!r} shares an unseen cause with others (graph.latent); a target"
-            hint = "leave it out of the targets, or out of graph.latent"
-            yield SpecMistake(where, f"{message} depends on its parents alone", hint)
         # A group's members lead to those after them.
         caused = node in effects or name in inner or name not in spec.columns
-        if graph.mode in ("given", "validate") and not caused:
-            message = f"no arrow leads to {name!r}, and a target is learned from its causes"
-            yield SpecMistake(where, message, "draw one, or leave the target out")
+        yield from claims(
+            (graph.mode == "none", where,
+             "has no effect: graph mode is none, and a target is learned from its causes",
+             "delete it, or draw a graph"),
+            (graph.mode == "predict", where,
+             "has no effect: graph mode is predict, which has no stage for targets",
+             "name it in evaluation.targets alone: these are predicted last, and their pairs count"
+             " double"),
+            (any(node in names for names in graph.latent), where,
+             f"{node!r} shares an unseen cause with others (graph.latent); a target depends on its"
+             " parents alone", "leave it out of the targets, or out of graph.latent"),
+            (graph.mode in ("given", "validate") and not caused, where,
+             f"no arrow leads to {name!r}, and a target is learned from its causes",
+             "draw one, or leave the target out"),
+        )  # fmt: skip
 
 
 def ordered_levels(spec: ReleaseSpec) -> Iterator[SpecMistake]:

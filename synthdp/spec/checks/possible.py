@@ -106,9 +106,8 @@ def _drawn(column: Column, rng: np.random.Generator) -> npt.NDArray[np.float64]:
         categories = len(column.labels)
         levels = rng.integers(categories + column.missing, size=UNIFORM_ROWS).astype(np.float64)
         return np.where(levels == categories, np.nan, levels)
-    lower, upper, *others = (
-        column.number(v)
-        for v in (column.lower, column.upper, *column.spikes, *(column.edges or ()))
+    lower, upper, *others = map(
+        column.number, (column.lower, column.upper, *column.spikes, *(column.edges or ()))
     )
     spikes, edges = np.array(others[: len(column.spikes)]), np.array(others[len(column.spikes) :])
     stop = upper if column.continuous else upper + 1

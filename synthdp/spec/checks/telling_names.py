@@ -100,7 +100,7 @@ def unit_warning(kind: str, dropped: Sequence[str], declared: Sequence[str]) -> 
     telling += [n for n in declared if is_visit(n) or (is_id(n) and _less_personal(n) < 2)]
     if not telling:
         return None
-    shown = ", ".join(repr(name) for name in telling[:5])
+    shown = ", ".join(map(repr, telling[:5]))
     one = likely_id(telling)
     how = f"kind: id, column: {one}" if one else "kind: id, and the column with the id"
     return (

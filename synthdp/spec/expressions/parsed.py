@@ -25,8 +25,6 @@ Truth = Callable[[Values], tuple[Any, Any]]
 
 
 def every(parts: list[Truth]) -> Truth:
-    """Whether all parts hold."""
-
     def truth(values: Values) -> tuple[Any, Any]:
         true, false = zip(*(p(values) for p in parts), strict=True)
         return reduce(operator.and_, true), reduce(operator.or_, false)
@@ -35,12 +33,10 @@ def every(parts: list[Truth]) -> Truth:
 
 
 def some(parts: list[Truth]) -> Truth:
-    """Whether any part holds."""
-    return negation(every([negation(p) for p in parts]))
+    return negation(every(list(map(negation, parts))))
 
 
 def negation(part: Truth) -> Truth:
-    """Whether a part does not hold."""
     return lambda values: part(values)[::-1]
 
 

@@ -180,7 +180,6 @@ class _Reader:
         return STATISTICS[head[1]], inside, found.get("where"), found.get("by")
 
     def _condition(self, part: _Part) -> Expression | None:
-        """A condition that compares columns with constants."""
         if not part.text.strip():
             self._miss(part.start + 1, "a condition is missing here", "e.g. age >= 65")
             return None
@@ -215,14 +214,13 @@ class _Reader:
         return name, p
 
     def _two_columns(self, inside: _Part) -> tuple[str | None, str | None]:
-        """The columns of a correlation."""
         parts = _pieces(inside)
         if len(parts) != 2:
             self._miss(
                 inside.start + 1, "a correlation needs two columns", "e.g. correlation(age, visits)"
             )
             return None, None
-        one, two = (self._name(part) for part in parts)
+        one, two = map(self._name, parts)
         for name, part in zip((one, two), parts, strict=True):
             if name is not None:
                 self._check_kind("correlation", name, part)
@@ -231,7 +229,6 @@ class _Reader:
         return one, two
 
     def _groups(self, by: _Part) -> tuple[str, ...]:
-        """The columns that make the groups."""
         found = list[str]()
         for part in _pieces(by):
             name = self._name(part)

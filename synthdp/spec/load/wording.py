@@ -91,6 +91,15 @@ class SpecMistake:
     kind: Literal["value", "missing", "unknown"] = "value"
 
 
+def claims(*rows: tuple[object, str | Loc, str, str | None]) -> Iterator[SpecMistake]:
+    """The mistakes of those claims that hold: (whether it is one, where, what it is, a hint)."""
+    return (
+        SpecMistake(tuple(where.split(".")) if isinstance(where, str) else where, message, hint)
+        for holds, where, message, hint in rows
+        if holds
+    )
+
+
 def stated(spec: BaseModel, *path: str) -> str:
     """How a message on a number begins: what was got, or that nothing was written there.
 
@@ -207,7 +216,6 @@ def up(value: float, *, digits: int = 4) -> str:
 
 
 def unreadable(error: Exception) -> str:
-    """Why a file cannot be read."""
     return getattr(error, "strerror", None) or "the path is not a valid one"
 
 

@@ -239,7 +239,6 @@ class Gate(Model):
 
     @property
     def bound(self) -> str:
-        """The bound in words."""
         if self.at_most is None:
             return f"at least {self.at_least:g}"
         return f"at most {self.at_most:g}"

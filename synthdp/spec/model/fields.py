@@ -186,7 +186,6 @@ class OrFile:
     """A list that `{file: ...}` may stand for in the JSON schema; the loader replaces it first."""
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
-        """Either of the two."""
         return {"anyOf": [handler(schema), LIST_FILE]}
 
 

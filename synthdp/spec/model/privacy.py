@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from synthdp.spec.model.fields import Model, Names, Real, key, wrong
 
-SHARE = Unit("part of the budget")
+Part = Annotated[Real, Field(ge=0, le=1), Unit("part of the budget")]
 
 
 class Shares(Model):
@@ -19,22 +19,18 @@ class Shares(Model):
     Graph search is paid only where the mode needs it.
     """
 
-    measure: Annotated[Real, Field(ge=0, le=1), SHARE] = key(
-        "for noisy tables of one column each", 0.3, default=0.2
-    )
-    pairs: Annotated[Real, Field(ge=0, le=1), SHARE] = key(
-        "for the tables of `privacy.pairs`", 0.15, default=0.0
-    )
-    graph: Annotated[Real, Field(ge=0, le=1), SHARE] = key(
+    measure: Part = key("for noisy tables of one column each", 0.3, default=0.2)
+    pairs: Part = key("for the tables of `privacy.pairs`", 0.15, default=0.0)
+    graph: Part = key(
         "for looking at the graph, in modes validate, learn and predict", 0.15, default=0.0
     )
-    targets: Annotated[Real, Field(ge=0, le=1), SHARE] = key(
+    targets: Part = key(
         "for the stage that `synthesizer.targets` have of their own", 0.2, default=0.0
     )
-    estimands: Annotated[Real, Field(ge=0, le=1), SHARE] = key(
+    estimands: Part = key(
         "for `estimands`, in equal parts; 0.15 where shares are left out", 0.15, default=0.0
     )
-    train: Annotated[Real, Field(ge=0, le=1), SHARE] = key(
+    train: Part = key(
         "for training the model by DP-SGD; mode predict does without it", 0.4, default=0.8
     )
 

@@ -32,8 +32,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betaincinv
 
-from synthdp.audit.mechanisms.canaries import CurveClaim
-from synthdp.audit.mechanisms.directions import Scores
+from synthdp.audit.mechanisms.canaries import CurveClaim, Scores
 from synthdp.privacy.noise import fresh_generator
 
 CONFIDENCE = 0.95

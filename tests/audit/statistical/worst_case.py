@@ -23,8 +23,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from synthdp.audit.mechanisms.canaries import HALF_NOISE, CurveClaim
-from synthdp.audit.mechanisms.directions import (
+from synthdp.audit.mechanisms.canaries import (
+    HALF_NOISE,
+    CurveClaim,
     DirectionLoss,
     Scores,
     log_likelihood,
