@@ -13,6 +13,7 @@ from synthdp.data.domain import Domain
 from synthdp.errors import WrongTableError
 from synthdp.graph.stage import rounds
 from synthdp.model.estimands import check_estimands, estimand_rounds
+from synthdp.model.interactions import with_screen
 from synthdp.privacy.calibration import expected_fit_rows, make_plan
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import ReleasePlan
@@ -27,12 +28,13 @@ def plan_for(spec: ReleaseSpec, domain: Domain) -> ReleasePlan:
         BudgetError: the accountant cannot resolve it, or noise would drown an estimand.
         SynthdpError: the graph is too wide.
     """
+    graph_rounds = rounds(
+        spec.graph, domain, rows=expected_fit_rows(spec), counts_only=counts_only(spec)
+    )
     plan = make_plan(
         spec,
         domain,
-        graph_rounds=rounds(
-            spec.graph, domain, rows=expected_fit_rows(spec), counts_only=counts_only(spec)
-        ),
+        graph_rounds=with_screen(graph_rounds, spec, domain),
         estimands=estimand_rounds(spec, domain),
     )
     check_estimands(plan, spec)
