@@ -19,6 +19,13 @@ from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
 from synthdp.privacy.mechanisms.anm import OrientationBudget
 from synthdp.privacy.mechanisms.frequent_texts import Reading, TextBudget
+from synthdp.privacy.mechanisms.interaction_screen import (
+    ChosenInteractions,
+    Family,
+    InteractionScreen,
+    PackedSigns,
+    Sign,
+)
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals
 from synthdp.privacy.mechanisms.mechanism import Mechanism
 from synthdp.privacy.mechanisms.pair_screen import PairScreen
@@ -82,6 +89,8 @@ def runnable(
             return planned.choose(small_tables(domain)), planned.choose(small_tables(domain)[:1])
         case PairScreen():
             return (planned.choose(tuple(combinations(domain.names, 2))),)
+        case InteractionScreen():
+            return (signed_products(domain, planned),) if len(domain) > 1 else ()
         case SparseVectorBudget():
             return (planned.choose(partial(asks_all, rank_questions(domain))),)
         case SelectionBudget():
@@ -177,6 +186,18 @@ def drawn(domain: Domain, budget: ScoreBudget) -> tuple[Codes, list[Scorecard]]:
         shapes = [(size, domain[target].levels) for size in domain.sizes]
         cards.append(Scorecard(target, tuple(rng.integers(-9, 10, shape) for shape in shapes)))
     return codes, cards
+
+
+def signed_products(
+    domain: Domain, budget: InteractionScreen, *, floor: float = 0.0
+) -> ChosenInteractions:
+    """Products of two and three columns' signs, every other level of each; a random model."""
+    signs = [Sign(c.name, tuple(i % 2 == 1 for i in range(c.levels))) for c in domain.columns]
+    families = [Family((0,), 1, len(signs)), Family((0, 1), 1, len(signs))]
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.integers(0, size, 70) for size in domain.sizes]).astype(np.uint16)
+    drawn = PackedSigns.of(rows, domain, signs)
+    return budget.choose(signs, families, drawn, rows=5.0, floor=floor)
 
 
 def of_texts(domain: Domain) -> dict[str, Reading]:
