@@ -177,8 +177,8 @@ class CausalGraph:
             arrows = {(name, one.target) for name in one.columns}
             if not 1 < len(arrows) == len(one.columns) or not arrows <= set(self.directed):
                 raise SynthdpError(
-                    f"graph: {', '.join(one.columns)} have no arrows to {one.target}, on which"
-                    " they act together"
+                    f"graph: no arrows lead from {', '.join(one.columns)} to {one.target}, on which"
+                    " they are said to act together"
                 )
 
     @classmethod

@@ -121,6 +121,8 @@ def _engine(spec: ReleaseSpec, plan: ReleasePlan) -> Iterator[str]:
 
 
 def _notes(spec: ReleaseSpec) -> Iterator[str]:
+    from synthdp.model.interactions import SETTINGS as INTERACTION_SETTINGS
+    from synthdp.model.interactions import screened_targets
     from synthdp.privacy.calibration import sample_rate
 
     if spec.dataset.privacy_unit.whom:
@@ -130,6 +132,8 @@ def _notes(spec: ReleaseSpec) -> Iterator[str]:
         trained = "noisy tables make the model, and DP-SGD trains it further"
         alone = "noisy tables alone make the model: nothing is trained by DP-SGD"
         yield alone if tables_only(spec) else trained
+        if targets := screened_targets(spec):
+            yield say_of_plan("interactions", targets=targets, share=INTERACTION_SETTINGS.share)
     rate = sample_rate(spec)
     if rate < 1 and not tables_only(spec):
         yield say_of_plan("secret_sample", rate=rate, rows=spec.synthesizer.sample)
