@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtri
 
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
@@ -65,8 +66,8 @@ class InteractionSettings:
     `max_products`: most products of all orders and targets; `max_splits`: of a column;
     `max_classes`: of a target that is no number; `min_class`: share of rows of its classes, and
     `min_side` of the sides of any split. `min_apart`: of all rows by which a sum must differ from
-    what is expected; `deviations`: of the noise on a sum, beyond chance; `most`: of a mean product,
-    which no noise takes beyond.
+    what is expected; `chance`: to find what is none; `most`: of a mean product, which no noise takes
+    beyond.
     """
 
     share: float = 0.08
@@ -79,7 +80,7 @@ class InteractionSettings:
     min_class: float = 0.15
     min_side: float = 0.05
     min_apart: float = 0.03
-    deviations: float = 3.0
+    chance: float = 1e-3
     most: float = 0.995
 
 
@@ -291,15 +292,17 @@ def find_interactions(
 def floor_of(rows: float, drawn: int, products: int, noise: float) -> float:
     """How far a sum of `rows` rows must be from what `drawn` rows of a model say, to be no chance.
 
-    By chance the furthest of so many `products` is about sqrt(2 log products) deviations from what
-    is expected, which is itself off by chance; and what is told has `noise`. A model of pairs is
-    never quite right: below a share of the rows it would be made up for.
+    By chance a sum is off by a deviation of the root of its rows, more for few rows drawn, and by
+    its `noise`. So many `products` pass the floor with a probability of `chance` at most, however
+    little noise there is. And no model of pairs is quite right: where rows are many, a share of
+    them is the floor.
 
     >>> [round(floor_of(16_000, 32_000, 60_000, noise)) for noise in (1e-9, 64.0)]
-    [727, 919]
+    [874, 946]
     """
-    chance = math.sqrt(2 * math.log(max(products, 2)) * (rows + rows**2 / drawn))
-    return max(SETTINGS.min_apart * rows, chance + SETTINGS.deviations * noise)
+    deviation = math.sqrt(rows + rows**2 / drawn + noise**2)
+    away = -float(ndtri(SETTINGS.chance / 2 / max(1, products)))
+    return max(SETTINGS.min_apart * rows, away * deviation)
 
 
 def _together(asked: Screened, told: ToldSum, rows: float) -> Together:
