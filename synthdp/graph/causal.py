@@ -103,13 +103,13 @@ class GraphEdge:
 
 @dataclass(frozen=True)
 class ActsTogether:
-    """Columns that act on a target together, beyond what each says alone: in so many `splits` of
-    their levels in two, the product of their sides goes with the target.
+    """Columns that act on a target together, in so many `ways`, beyond what each says alone: the
+    product of sides of their levels, or that two are the same, goes with the target.
     """
 
     columns: tuple[str, ...]
     target: str
-    splits: int = field(default=1, kw_only=True)
+    ways: int = field(default=1, kw_only=True)
 
     def to_json(self) -> dict[str, Any]:
         """Its form in graph.json.
@@ -118,15 +118,15 @@ class ActsTogether:
         >>> acting == ActsTogether.from_json(acting.to_json())
         True
         """
-        return {"columns": list(self.columns), "target": self.target, "splits": self.splits}
+        return {"columns": list(self.columns), "target": self.target, "ways": self.ways}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ActsTogether:
         """Read the form of `to_json`; SynthdpError or KeyError if it is none."""
-        columns, splits = data["columns"], data["splits"]
-        if not isinstance(columns, list) or type(splits) is not int or not 0 < splits <= 100:
+        columns, ways = data["columns"], data["ways"]
+        if not isinstance(columns, list) or type(ways) is not int or not 0 < ways <= 100:
             raise SynthdpError(f"not what acts together in a graph in JSON: {str(data)[:200]}")
-        return cls(tuple(map(str, columns)), str(data["target"]), splits=splits)
+        return cls(tuple(map(str, columns)), str(data["target"]), ways=ways)
 
 
 @dataclass(frozen=True)
@@ -227,10 +227,10 @@ class CausalGraph:
 
     @property
     def units(self) -> int:
-        """Most units that what acts together on one target takes, one for each column and split."""
+        """Most units that what acts together on one target takes, one for each column and way."""
         counts = Counter[str]()
         for one in self.together:
-            counts[one.target] += len(one.columns) * one.splits
+            counts[one.target] += len(one.columns) * one.ways
         return max(counts.values(), default=0)
 
     @property

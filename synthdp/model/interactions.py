@@ -37,9 +37,11 @@ from synthdp.graph.predict import prediction_order
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.events.base import UNITS
 from synthdp.privacy.mechanisms.interaction_screen import (
+    AnySign,
     Family,
     InteractionScreen,
     PackedSigns,
+    SameLevel,
     Sign,
     ToldSum,
     noise_for,
@@ -63,19 +65,20 @@ class InteractionSettings:
 
     `share`: of the budget of the graph stage; `kept`: most interactions that are told; `min_rows`:
     rows times epsilon below which noise would hide them. `orders`: how many columns act together;
-    `max_products`: most products of all orders and targets; `max_splits`: of a column;
-    `max_classes`: of a target that is no number; `min_class`: share of rows of its classes, and
-    `min_side` of the sides of any split. `min_apart`: of all rows by which a sum must differ from
-    what is expected; `chance`: to find what is none; `most`: of a mean product, which no noise takes
-    beyond.
+    `max_products`: most products of all orders and targets; `max_splits`: of a column; `max_same`:
+    levels of two columns that may be the same; `max_classes`: of a target that is no number;
+    `min_class`: share of rows of its classes, and `min_side` of the sides of any split.
+    `min_apart`: of all rows by which a sum must differ from what is expected; `chance`: to find
+    what is none; `most`: of a mean product, which no noise takes beyond.
     """
 
     share: float = 0.08
-    kept: int = 8
+    kept: int = 10
     min_rows: float = 6000.0
     orders: tuple[int, ...] = (2, 3, 4)
     max_products: int = 60_000
     max_splits: int = 3
+    max_same: int = 64
     max_classes: int = 6
     min_class: float = 0.15
     min_side: float = 0.05
@@ -171,16 +174,20 @@ def target_splits(column: ColumnDomain, margin: Probabilities) -> list[Split]:
 
 @dataclass(frozen=True)
 class Screened:
-    """What is screened: splits of the model's levels, with their columns, and products of them."""
+    """What is screened: signs of the model's levels, and products of them."""
 
-    splits: tuple[tuple[str, Split], ...]
+    signs: tuple[AnySign, ...]
     families: tuple[Family, ...]
 
-    def signs(self, groups: LevelGroups) -> list[Sign]:
-        """The splits as signs of the levels that `groups` are of."""
-        return [
-            Sign(name, tuple(minus[groups.group_of(name)].tolist())) for name, minus in self.splits
-        ]
+    def of_levels(self, groups: LevelGroups) -> list[AnySign]:
+        """The signs, of the levels that `groups` are of."""
+        found = list[AnySign]()
+        for sign in self.signs:
+            if isinstance(sign, Sign):
+                minus = np.array(sign.minus)[groups.group_of(sign.column)]
+                sign = Sign(sign.column, tuple(minus.tolist()))
+            found.append(sign)
+        return found
 
 
 def screened(spec: ReleaseSpec, domain: Domain, margins: Sequence[Probabilities]) -> Screened:
@@ -189,6 +196,7 @@ def screened(spec: ReleaseSpec, domain: Domain, margins: Sequence[Probabilities]
     A target is multiplied with columns that come before it. All products of two columns come first,
     then of three, then of four. Of these orders some have only the most even split of each column,
     and then only the columns that split most evenly, so that a share of `max_products` holds them.
+    Two columns of the same categories may also have the same one.
     """
     shares = dict(zip(domain.names, margins, strict=True))
     every = {name: splits(domain[name], shares[name]) for name in domain.names}
@@ -196,20 +204,35 @@ def screened(spec: ReleaseSpec, domain: Domain, margins: Sequence[Probabilities]
     order = prediction_order(spec.graph, domain.names, spec.evaluation.targets)
     ways = {name: target_splits(domain[name], shares[name]) for name in screened_targets(spec)}
     room = SETTINGS.max_products // max(1, len(SETTINGS.orders) * sum(map(len, ways.values())))
-    places, families = list[tuple[str, Split]](), list[Family]()
+    signs, families = list[AnySign](), list[Family]()
     for target, own in ways.items():
-        signs = range(len(places), len(places) + len(own))
-        places += [(target, way) for way in own]
+        first = len(signs)
+        signs += [_sign(target, way) for way in own]
         before = order[: order.index(target)]
         columns = sorted((n for n in before if every[n]), key=lambda n: round(evenness[n], 1))
         blocks = list[_Block]()
         for rank in range(SETTINGS.max_splits):
             held = [i for i, name in enumerate(columns) if len(every[name]) > rank]
-            blocks.append(_Block(len(places), held))
-            places += [(columns[i], every[columns[i]][rank]) for i in held]
-        for sign, size in product(signs, SETTINGS.orders):
-            families += _families(sign, size, blocks, len(columns), room)
-    return Screened(tuple(places), tuple(families))
+            blocks.append(_Block(len(signs), held))
+            signs += [_sign(columns[i], every[columns[i]][rank]) for i in held]
+        same = [SameLevel(*pair) for pair in combinations(before, 2) if _alike(domain, pair)][:room]
+        for sign in range(first, first + len(own)):
+            for size in SETTINGS.orders:
+                families += _families(sign, size, blocks, len(columns), room)
+            families += [Family((sign,), len(signs), len(signs) + len(same))] if same else []
+        signs += same
+    return Screened(tuple(signs), tuple(families))
+
+
+def _sign(name: str, minus: Split) -> Sign:
+    return Sign(name, tuple(minus.tolist()))
+
+
+def _alike(domain: Domain, pair: tuple[str, str]) -> bool:
+    """Whether two columns have the same categories, so many that splits do not say it all."""
+    first, second = (domain[name] for name in pair)
+    same = first.labels == second.labels and not (first.ranged or second.ranged)
+    return same and 2 < first.levels <= SETTINGS.max_same
 
 
 class _Block(NamedTuple):
@@ -247,7 +270,8 @@ class Together:
     """Columns that act together on a target.
 
     `signs` has 1 or -1 for each level of each of `columns`, `along` for each of the target's; the
-    mean product of all over rows is `mean`.
+    mean product of all over rows is `mean`. Without `signs` the sign of two columns is -1 where
+    they have the same level.
     """
 
     target: str
@@ -259,6 +283,9 @@ class Together:
     def unit(self, levels: npt.NDArray[np.integer], domain: Domain) -> Floats:
         """The product of the columns' signs in rows of levels `[rows, columns]`, `[rows]`."""
         product = np.ones(len(levels))
+        if not self.signs:
+            first, second = (levels[:, domain.index(name)] for name in self.columns)
+            return np.where(first == second, -1.0, 1.0)
         for name, sign in zip(self.columns, self.signs, strict=True):
             product *= sign[levels[:, domain.index(name)]]
         return product
@@ -279,8 +306,10 @@ def find_interactions(
         return None
     rows = max(1.0, float(pooled(law.tables, ()).counts))
     floor = floor_of(rows, len(drawn), sum(f.size for f in asked.families), planned.noise)
-    packed = PackedSigns.of(drawn, groups.coarse, asked.signs(LevelGroups(groups.coarse, {})))
-    mechanism = planned.choose(asked.signs(groups), asked.families, packed, rows=rows, floor=floor)
+    packed = PackedSigns.of(drawn, groups.coarse, asked.signs)
+    mechanism = planned.choose(
+        asked.of_levels(groups), asked.families, packed, rows=rows, floor=floor
+    )
 
     def found(told: Sequence[ToldSum]) -> tuple[Together, ...]:
         beyond = (one for one in told if abs(one.apart) >= floor)
@@ -306,10 +335,18 @@ def floor_of(rows: float, drawn: int, products: int, noise: float) -> float:
 
 
 def _together(asked: Screened, told: ToldSum, rows: float) -> Together:
-    (target, along), *others = (asked.splits[factor] for factor in told.factors)
+    target, *others = (asked.signs[factor] for factor in told.factors)
     mean = min(max(told.noisy / rows, -SETTINGS.most), SETTINGS.most)
-    signs = tuple(np.where(minus, -1.0, 1.0) for _, minus in others)
-    return Together(target, tuple(n for n, _ in others), signs, np.where(along, -1.0, 1.0), mean)
+    assert isinstance(target, Sign)
+    columns, signs = list[str](), list[Floats]()
+    for sign in others:
+        if isinstance(sign, Sign):
+            columns.append(sign.column)
+            signs.append(np.where(sign.minus, -1.0, 1.0))
+        else:
+            columns += [sign.first, sign.second]
+    along = np.where(target.minus, -1.0, 1.0)
+    return Together(target.column, tuple(columns), tuple(signs), along, mean)
 
 
 def with_arrows(graph: CausalGraph, found: Sequence[Together]) -> CausalGraph:
@@ -320,5 +357,5 @@ def with_arrows(graph: CausalGraph, found: Sequence[Together]) -> CausalGraph:
     counts = Counter(
         (tuple(sorted(one.columns, key=graph.nodes.index)), one.target) for one in found
     )
-    together = tuple(ActsTogether(*acting, splits=count) for acting, count in counts.items())
+    together = tuple(ActsTogether(*acting, ways=count) for acting, count in counts.items())
     return replace(graph, edges=(*graph.edges, *edges), together=together)

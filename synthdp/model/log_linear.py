@@ -280,7 +280,7 @@ def with_acting(
 
     Of k columns with b signs of -1 the product is (-1)^b. Unit j is tanh(32 (b - j + 1/2)), which
     is -1 or 1 in single precision, so that (-1)^b = 1 + sum over j of (-1)^j (unit j + 1), exactly.
-    Other units of these targets have no weights.
+    That two levels are the same are two such steps. Other units of these targets have no weights.
     """
     shape, out = fitted.architecture, {name: values.clone() for name, values in weights.items()}
     used = dict[int, int]()
@@ -294,15 +294,22 @@ def with_acting(
             out["decode_parents.bias"][target] = 0
         along = torch.from_numpy(weight * one.along).float()
         offsets = dict(zip(shape.parents[target], shape.offsets_of(target), strict=True))
-        for j in range(1, len(causes) + 1):
-            unit = used[target] = used.get(target, 0) + 1
-            for column, sign in zip(causes, one.signs, strict=True):
+        if one.signs:
+            inputs = [(1 - sign) / 2 for sign in one.signs]
+            steps = [((-1.0) ** j, 0.5 - j) for j in range(1, len(causes) + 1)]
+        else:  # 1 - 2 (a = b), of levels a and b: steps at a - b = -1/2 and 1/2
+            levels = np.arange(shape.sizes[causes[0]], dtype=np.float64)
+            inputs = [levels, -levels]
+            steps = [(-1.0, 0.5), (1.0, -0.5)]
+        for factor, place in steps:
+            unit = used[target] = used.get(target, -1) + 1
+            for column, values in zip(causes, inputs, strict=True):
                 start = shape.rows_of(target).start + offsets[column]
-                minus = torch.from_numpy(STEEP * (1 - sign) / 2).float()
-                out["decode_parents.weight"][start : start + len(sign), unit - 1] = minus
-            out["decode_parents.bias"][target, unit - 1] = STEEP * (0.5 - j)
-            out[f"{DECODE_LEVELS}.weight"][target, unit - 1, : len(along)] = (-1) ** j * along
-        constant = 1 + sum((-1) ** j for j in range(1, len(causes) + 1))
+                steep = torch.from_numpy(STEEP * values).float()
+                out["decode_parents.weight"][start : start + len(values), unit] = steep
+            out["decode_parents.bias"][target, unit] = STEEP * place
+            out[f"{DECODE_LEVELS}.weight"][target, unit, : len(along)] = factor * along
+        constant = 1 + sum(factor for factor, _ in steps)
         out[f"{DECODE_LEVELS}.bias"][target, : len(along)] += constant * along
     return out
 

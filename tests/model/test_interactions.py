@@ -37,6 +37,7 @@ from synthdp.model.log_linear import LogLinear, fit_log_linear, with_acting
 from synthdp.model.network import CausalVae
 from synthdp.model.planning import plan_for
 from synthdp.model.synthesizer import arrays
+from synthdp.privacy.mechanisms.interaction_screen import SameLevel
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.model import ReleaseSpec, rules
@@ -140,6 +141,10 @@ def test_targets_are_split_by_class_where_all_are_common() -> None:
     assert minus(target_splits(number, np.full(4, 0.25))) == [[2, 3]]
 
 
+def name_of(sign: Any) -> str:
+    return str(sign.column)
+
+
 def test_fifty_columns_need_no_list_of_all_sets() -> None:
     ranges = {f"x{i}": {"type": "integer", "lower": 0, "upper": 99} for i in range(40)}
     spec = spec_of({**ranges, **{f"s{i}": SIGN for i in range(10)}, "label": SIGN})
@@ -148,7 +153,7 @@ def test_fifty_columns_need_no_list_of_all_sets() -> None:
     sizes = {2: 0, 3: 0, 4: 0}
     for family in asked.families:
         sizes[len(family.shared)] += family.size
-        names = [asked.splits[i][0] for i in (*family.shared, family.first, family.stop - 1)]
+        names = [name_of(asked.signs[i]) for i in (*family.shared, family.first, family.stop - 1)]
         assert names[0] == "label" and "label" not in names[1:]
         assert len(set(names[: len(family.shared)])) == len(family.shared)
         assert not set(names[-2:]) & set(names[: len(family.shared)])
@@ -157,12 +162,21 @@ def test_fifty_columns_need_no_list_of_all_sets() -> None:
     assert sizes[3] == math.comb(50, 3) and 10_000 < sizes[4] <= 20_000
 
 
+def test_columns_of_the_same_categories_may_have_the_same_one() -> None:
+    suit = {"type": "categorical", "categories": ["c", "d", "h", "s"]}
+    spec = spec_of({"a": suit, "b": suit, "c": SIGN, "d": SIGN, "label": SIGN})
+    domain = Domain.from_spec(spec.columns)
+    asked = screened(spec, domain, [np.full(c.levels, 1 / c.levels) for c in domain.columns])
+    assert asked.signs[-1] == SameLevel("a", "b") and asked.families[-1].size == 1
+    assert not any(isinstance(sign, SameLevel) for sign in asked.signs[:-1])
+
+
 def test_few_columns_have_all_products_once() -> None:
     spec = signs_spec(5)
     domain = Domain.from_spec(spec.columns)
     asked = screened(spec, domain, [np.array([0.5, 0.5])] * 6)
     products = [
-        frozenset(asked.splits[i][0] for i in (*family.shared, last))
+        frozenset(name_of(asked.signs[i]) for i in (*family.shared, last))
         for family in asked.families
         for last in range(family.first, family.stop)
     ]
@@ -200,6 +214,19 @@ def test_a_parity_is_found_alone_with_noise_and_without(order: int, how: dict[st
     assert abs(found.mean) == pytest.approx(0.6, abs=0.06)
 
 
+def test_that_two_columns_are_the_same_is_found() -> None:
+    """A label that is true for nine of ten rows of one rank, and for half of the others."""
+    rank = {"type": "categorical", "categories": [f"r{i}" for i in range(9)]}
+    spec = spec_of({"a": rank, "b": rank, "c": SIGN, "label": SIGN})
+    rng = np.random.default_rng(0)
+    codes = np.column_stack([rng.integers(0, n, ROWS) for n in (9, 9, 2, 2)]).astype(np.uint16)
+    same = codes[:, 0] == codes[:, 1]
+    codes[same, 3] = rng.random(same.sum()) < 0.95
+    graph, acting = law_of(spec, codes)
+    assert graph.graph.together == (ActsTogether(("a", "b"), "label"),)
+    assert acting.together[0].signs == ()
+
+
 def test_where_nothing_acts_together_the_graph_stays() -> None:
     """The model of pairs is kept, and not fitted again."""
     codes = np.random.default_rng(0).integers(0, 2, (ROWS, 6)).astype(np.uint16)
@@ -220,7 +247,7 @@ def test_arrows_are_drawn_once_and_ways_are_counted() -> None:
     one = Together("y", ("b", "a"), (HALF, HALF), HALF, 0.4)
     found = with_arrows(graph, [one, replace(one, columns=("a", "b"))])
     assert found.directed == (("a", "y"), ("b", "y")) and found.units == 4
-    assert found.together == (ActsTogether(("a", "b"), "y", splits=2),)
+    assert found.together == (ActsTogether(("a", "b"), "y", ways=2),)
     assert CausalGraph.from_json(found.to_json()) == found
     assert "together" not in graph.to_json() and found.cpdag().together == ()
 
@@ -228,9 +255,9 @@ def test_arrows_are_drawn_once_and_ways_are_counted() -> None:
 # --- units ---
 
 
-def small(order: int) -> tuple[Domain, CausalGraph]:
+def small(order: int, sizes: tuple[int, ...] = (2, 3)) -> tuple[Domain, CausalGraph]:
     columns = tuple(
-        ColumnDomain(f"c{i}", "categorical", tuple(map(str, range(3 if i % 2 else 2))), False)
+        ColumnDomain(f"c{i}", "categorical", tuple(map(str, range(sizes[i % 2]))), False)
         for i in range(order + 1)
     )
     names = tuple(c.name for c in columns)
@@ -238,9 +265,11 @@ def small(order: int) -> tuple[Domain, CausalGraph]:
     return Domain(columns), CausalGraph(names, tuple(edges))
 
 
-def acting_law(order: int, ways: int) -> tuple[Domain, LogLinear]:
-    """What acts on the last column, in so many ways, with known weights."""
-    domain, graph = small(order)
+def acting_law(order: int, ways: int, sizes: tuple[int, ...]) -> tuple[Domain, LogLinear]:
+    """What acts on the last column, in so many ways, with known weights. Where all columns have as
+    many levels, the last way is that the first two have the same.
+    """
+    domain, graph = small(order, sizes)
     target = domain.columns[-1]
     rng = np.random.default_rng(order)
 
@@ -260,14 +289,26 @@ def acting_law(order: int, ways: int) -> tuple[Domain, LogLinear]:
     spec = spec_of({n: SIGN for n in domain.names})
     shape = architecture_for(spec, domain, with_arrows(graph, together))
     biases = [torch.zeros(size) for size in domain.sizes]
+    if domain.sizes[0] == domain.sizes[1]:
+        together[-1] = replace(together[-1], columns=domain.names[:2], signs=())
     acting = tuple((one, 0.7 + i) for i, one in enumerate(together))
     direct = torch.from_numpy(rng.normal(0, 1, shape.shapes()["direct"])).float()
     return domain, LogLinear(shape, direct, biases, np.zeros((0, order + 1), np.int64), acting)
 
 
-@pytest.mark.parametrize(("order", "ways"), [(2, 1), (3, 1), (4, 1), (2, 3), (3, 2)])
-def test_units_hold_the_law_exactly(order: int, ways: int) -> None:
-    domain, law = acting_law(order, ways)
+@pytest.mark.parametrize(
+    ("order", "ways", "sizes"),
+    [
+        (2, 1, (2, 3)),
+        (3, 1, (2, 3)),
+        (4, 1, (2, 3)),
+        (3, 2, (2, 3)),
+        (2, 3, (5, 5)),
+        (3, 2, (4, 4)),
+    ],
+)
+def test_units_hold_the_law_exactly(order: int, ways: int, sizes: tuple[int, ...]) -> None:
+    domain, law = acting_law(order, ways, sizes)
     shape, target = law.architecture, order
     assert shape.hidden == order * ways
     network = CausalVae(shape, generator=torch.Generator().manual_seed(0))

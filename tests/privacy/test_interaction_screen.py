@@ -20,6 +20,7 @@ from synthdp.privacy.mechanisms.interaction_screen import (
     Family,
     InteractionScreen,
     PackedSigns,
+    SameLevel,
     Sign,
     ToldSum,
     noise_for,
@@ -66,6 +67,9 @@ def test_packed_sums_are_those_of_the_signs(rows: int, domain_of: MakeDomain) ->
     packed = PackedSigns.of(codes, domain, signs_of(domain))
     assert packed.sums(FAMILIES).tolist() == plain_sums(codes, FAMILIES)
     assert packed.sums(()).tolist() == []
+    same = PackedSigns.of(codes, domain, (*signs_of(domain), SameLevel("b", "c")))
+    expected = np.where(codes[:, 1] == codes[:, 2], -1, 1) * (1 - 2 * (codes[:, 0] % 2).astype(int))
+    assert same.sums((Family((0,), 4, 5),)).tolist() == [int(expected.sum())]
     # times itself, every row has 1
     itself = packed.sums(FAMILIES[2:], packed.product((3, 0, 1, 2)))
     assert itself.tolist() == [rows]

@@ -122,10 +122,10 @@ def test_what_nobody_paid_for_is_refused(made: Path, tmp_path: Path) -> None:
     unread = Reader(copy, parsed=load_spec(copy / "spec.yaml"))  # no entry of the ledger
     assert any("nothing was charged" in problem for problem in check_graph(unread))
     wrong: list[dict[str, Any]] = [
-        {"columns": ["a"], "target": "label", "splits": 1},
-        {"columns": ["a", "label"], "target": "age", "splits": 1},
-        {"columns": ["a", "b"], "target": "label", "splits": 0},
-        {"columns": "ab", "target": "label", "splits": 1},
+        {"columns": ["a"], "target": "label", "ways": 1},
+        {"columns": ["a", "label"], "target": "age", "ways": 1},
+        {"columns": ["a", "b"], "target": "label", "ways": 0},
+        {"columns": "ab", "target": "label", "ways": 1},
         {"target": "label"},
     ]
     for together in wrong:

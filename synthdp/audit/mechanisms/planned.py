@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,12 @@ from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
 from synthdp.privacy.mechanisms.anm import OrientationBudget
 from synthdp.privacy.mechanisms.frequent_texts import Reading, TextBudget
 from synthdp.privacy.mechanisms.interaction_screen import (
+    AnySign,
     ChosenInteractions,
     Family,
     InteractionScreen,
     PackedSigns,
+    SameLevel,
     Sign,
 )
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals
@@ -191,8 +193,14 @@ def drawn(domain: Domain, budget: ScoreBudget) -> tuple[Codes, list[Scorecard]]:
 def signed_products(
     domain: Domain, budget: InteractionScreen, *, floor: float = 0.0
 ) -> ChosenInteractions:
-    """Products of two and three columns' signs, every other level of each; a random model."""
-    signs = [Sign(c.name, tuple(i % 2 == 1 for i in range(c.levels))) for c in domain.columns]
+    """Products of two and three signs: every other level of a column, or one level of two columns.
+
+    They are held against a random model.
+    """
+    signs: list[AnySign] = [
+        Sign(c.name, tuple(i % 2 == 1 for i in range(c.levels))) for c in domain.columns
+    ]
+    signs += [SameLevel(*pair) for pair in pairwise(domain.names)]
     families = [Family((0,), 1, len(signs)), Family((0, 1), 1, len(signs))]
     rng = np.random.default_rng(0)
     rows = np.column_stack([rng.integers(0, size, 70) for size in domain.sizes]).astype(np.uint16)

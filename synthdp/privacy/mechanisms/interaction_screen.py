@@ -1,7 +1,8 @@
 """What acts on a target together and shows in no pair: signed sums, the largest by noisy choices.
 
 The parity of three columns says nothing of any of them, nor of a pair. It shows in the sum over
-rows of the product of their signs, if each column's levels are split in two. There are very many
+rows of the product of their signs, if each column's levels are split in two. That two columns have
+the same level is such a sign, too. There are very many
 such sums, and each moves by one with a row. So a few are told, one by one: the place of the one
 that is furthest from what released tables explain, and the sum itself.
 """
@@ -26,7 +27,9 @@ from synthdp.privacy.table import Table
 MAX_FACTORS = 5
 """Signs in a product: of a target, and of four columns."""
 CHANCE = 4.0
-"""Deviations within which the mean product of two drawn products counts as none."""
+"""Deviations within which the covariance of two products in drawn rows counts as none."""
+LEAST_VARIANCE = 0.05
+"""Of a product of signs, whose variance is 1 where it is even."""
 Words = npt.NDArray[np.uint64]
 Floats = npt.NDArray[np.float64]
 
@@ -37,6 +40,28 @@ class Sign:
 
     column: str
     minus: tuple[bool, ...]
+
+    def bits(self, codes: Codes, domain: Domain) -> npt.NDArray[np.bool_]:
+        """Where rows of levels `[rows, columns]` have -1, `[rows]`."""
+        return np.array(self.minus)[codes[:, domain.index(self.column)]]
+
+
+@dataclass(frozen=True)
+class SameLevel:
+    """Two columns of as many levels: -1 where a row has the same level of both, else 1."""
+
+    first: str
+    second: str
+
+    def bits(self, codes: Codes, domain: Domain) -> npt.NDArray[np.bool_]:
+        """Where rows of levels `[rows, columns]` have -1, `[rows]`."""
+        same: npt.NDArray[np.bool_] = (
+            codes[:, domain.index(self.first)] == codes[:, domain.index(self.second)]
+        )
+        return same
+
+
+AnySign = Sign | SameLevel
 
 
 @dataclass(frozen=True)
@@ -63,12 +88,12 @@ class PackedSigns:
     rows: int
 
     @classmethod
-    def of(cls, codes: Codes, domain: Domain, signs: Sequence[Sign]) -> PackedSigns:
+    def of(cls, codes: Codes, domain: Domain, signs: Sequence[AnySign]) -> PackedSigns:
         """The signs of levels `[rows, columns]`."""
         words = np.zeros((len(signs), -(-len(codes) // 64)), dtype=np.uint64)
         packed = words.view(np.uint8)
         for row, sign in zip(packed, signs, strict=True):
-            bits = np.packbits(np.array(sign.minus)[codes[:, domain.index(sign.column)]])
+            bits = np.packbits(sign.bits(codes, domain))
             row[: len(bits)] = bits
         return cls(words, len(codes))
 
@@ -77,11 +102,15 @@ class PackedSigns:
         product: Words = np.bitwise_xor.reduce(self.words[list(factors)], axis=0)
         return product
 
-    def sums(self, families: Sequence[Family], times: Words | None = None) -> Integers:
-        """Sums over rows of each product of `families`, times one of bits `times`, exact."""
+    def sums(
+        self, families: Sequence[Family], times: Words | None = None, *, skipped: int = 0
+    ) -> Integers:
+        """Sums over rows of each product of `families`, times one of bits `times`, exact; the
+        first `skipped` factors are left out.
+        """
         found = [np.zeros(0, np.int64)]
         for family in families:
-            bits = self.product(family.shared)
+            bits = self.product(family.shared[skipped:])
             if times is not None:
                 bits ^= times
             minus = np.bitwise_count(self.words[family.first : family.stop] ^ bits)
@@ -152,7 +181,7 @@ class InteractionScreen:
 
     def choose(
         self,
-        signs: Sequence[Sign],
+        signs: Sequence[AnySign],
         families: Sequence[Family],
         drawn: PackedSigns,
         *,
@@ -175,10 +204,11 @@ class ChosenInteractions(Prepaid[InteractionScreen]):
     """`InteractionScreen` with its signs and products chosen, from public or released facts.
 
     What a told sum is apart from its expectation also moves what is expected of the other sums, by
-    how alike the products are in `drawn`: what one interaction explains is not told again.
+    how alike the products are in `drawn`: what one interaction explains is not told again. The
+    first factor of a product is its target's.
     """
 
-    signs: tuple[Sign, ...]
+    signs: tuple[AnySign, ...]
     families: tuple[Family, ...]
     drawn: PackedSigns
     rows: float
@@ -186,8 +216,9 @@ class ChosenInteractions(Prepaid[InteractionScreen]):
 
     def __post_init__(self) -> None:
         domain = self.budget.domain
-        if any(len(sign.minus) != domain[sign.column].levels for sign in self.signs):
-            raise ValueError("a sign for each level of its column")
+        for sign in self.signs:
+            if isinstance(sign, Sign) and len(sign.minus) != domain[sign.column].levels:
+                raise ValueError("a sign for each level of its column")
         for family in self.families:
             members = (*family.shared, family.first, family.stop - 1)
             if not 0 <= min(members) <= max(members) < len(self.signs) or family.size < 1:
@@ -223,12 +254,23 @@ class ChosenInteractions(Prepaid[InteractionScreen]):
         raise ValueError("no such product")
 
     def _alike(self, one: ToldSum) -> Floats:
-        """The mean of each product times `one` in the rows `drawn`, from -1 to 1; 0 where that may
-        be chance.
+        """What each product gains where `one` gains 1, and the target's margin stays.
+
+        Without its target a product p of `one` and a product q go with each other by cov(p, q) /
+        var(p) in the rows `drawn`, which counts as none within chance.
         """
-        rows = max(1, self.drawn.rows)
-        mean = self.drawn.sums(self.families, self.drawn.product(one.factors)) / rows
-        return np.where(np.abs(mean) > CHANCE / math.sqrt(rows), mean, 0.0)
+        drawn, rows = self.drawn, max(1, self.drawn.rows)
+        target, *rest = one.factors
+        mean = 1 - 2 * int(np.bitwise_count(drawn.product(rest)).sum()) / rows
+        targets = [
+            1 - 2 * int(np.bitwise_count(drawn.product((target, f.shared[0]))).sum()) / rows
+            for f in self.families
+        ]
+        both = drawn.sums(self.families, drawn.product(one.factors)) / rows
+        means = drawn.sums(self.families, skipped=1) / rows
+        covariance = both - mean * means * np.repeat(targets, [f.size for f in self.families])
+        gained = covariance / max(1 - mean**2, LEAST_VARIANCE)
+        return np.where(np.abs(covariance) > CHANCE / math.sqrt(rows), gained, 0.0)
 
     def pack(self, value: tuple[ToldSum, ...]) -> Arrays:
         """Signs `[told, MAX_FACTORS]`, filled up with -1; sums, and what they are apart."""
