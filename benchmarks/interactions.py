@@ -5,10 +5,11 @@
 
 Simulated tables have 16,000 rows to fit, as many to test, and a label of one half that depends on
 no column, nor on a pair of them: the parity of 2, 3 or 4 of ten signs, the sign of a product of 2
-or 3 of ten numbers, whether two of five cards have one rank. Beside them are the public tables of
-`benchmarks.tables` that are long enough. Each has a newcomer's spec in mode predict; `without` is the program that looks
-for no interactions. Figures are those of `benchmarks.tables`; `real` rows are scored once. Writes
-results/interactions.csv, a row for each run; runs that it holds are not run again.
+or 3 of ten numbers, whether two of five cards have one rank; one label in ten is flipped. Beside
+them are the public tables of `benchmarks.tables` that are long enough. Each has a newcomer's spec
+in mode predict; `without` is the program that looks for no interactions. Figures are those of
+`benchmarks.tables`; `real` rows are scored once. Writes results/interactions.csv, a row for each
+run; runs that it holds are not run again.
 """
 
 from __future__ import annotations

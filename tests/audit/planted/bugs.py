@@ -509,7 +509,7 @@ INTERACTION: Anchors = {
     "apart": ("apart = noisy - int(expected[best])", "apart = @"),
     "stop": ("if abs(apart) < self.floor:", "if @:"),
     "times": ("for _ in range(self.budget.kept):", "for _ in range(@):"),
-    "bits": ("np.array(sign.minus)[codes[:, domain.index(sign.column)]]", "@"),
+    "bits": ("np.array(self.minus)[codes[:, domain.index(self.column)]]", "@"),
     "event": ("GaussianSumsDpEvent(self.noise / rows_per_unit, 2.0)", "@"),
 }
 INTERACTION_BUGS = """
@@ -525,7 +525,7 @@ noise of a sum that was drawn before | output | told <- noisy = told[0].noisy - 
 what is apart without noise | output | apart <- int(exact[best] - expected[best])
 an end by the exact sum | calls | stop <- abs(int(exact[best] - expected[best])) < 9
 one choice more | charged | times <- self.budget.kept + 1
-signs by the table's median | moved | bits <- (c := codes[:, domain.index(sign.column)]) > (np.median(c) if len(c) else 0)
+signs by the table's median | moved | bits <- (c := codes[:, domain.index(self.column)]) > (np.median(c) if len(c) else 0)
 a sum charged for one row of a unit | moved | event <- GaussianSumsDpEvent(self.noise, 2.0)
 choices by the rows | calls | times <- max(1, min(self.budget.kept, len(table.fit_codes) % 3))
 """  # noqa: E501
