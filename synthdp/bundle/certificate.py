@@ -19,9 +19,10 @@ from synthdp.bundle.audit_record import AuditRecord
 from synthdp.drawing.svg import COOL, FAINT, HOT, frame, label, line, shortened
 from synthdp.evaluate.dp_scores import DpScores
 from synthdp.ledger.entries import Entry
+from synthdp.model.interactions import INTERACTIONS
 from synthdp.privacy import accounting
 from synthdp.privacy.events.kinds import event_from_json
-from synthdp.privacy.plan import Spend, spends_digest
+from synthdp.privacy.plan import Spend, graph_purpose, spends_digest
 from synthdp.privacy.private import Receipt
 from synthdp.spec.load.wording import up
 from synthdp.spec.model import DomainFrom, Gate, Model, Publication, ReleaseSpec, derived_of
@@ -107,6 +108,11 @@ class Certificate(Model):
     audit: AuditRecord | None
     program: str = Field(pattern=r"^synthdp [0-9A-Za-z.+_-]{1,40}$")
     signer: str | None = Field(pattern=r"^ed25519:[0-9a-f]{64}$")
+
+    @property
+    def finds_interactions(self) -> bool:
+        """Whether the run might look for what acts on a target together."""
+        return any(spend.purpose == graph_purpose(INTERACTIONS) for spend in self.planned)
 
 
 def certify(

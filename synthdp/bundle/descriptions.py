@@ -81,6 +81,7 @@ def datacard(
         edges=sum(edge.structural for edge in graph.edges),
         loose=len(graph.undirected),
         trained=any(p.purpose == TRAIN for p in certificate.planned),
+        together=graph.together,
         columns=[
             (
                 name,

@@ -101,11 +101,40 @@ class GraphEdge:
 
 
 @dataclass(frozen=True)
+class ActsTogether:
+    """Columns that act on a target together, in so many `ways`, beyond what each says alone: the
+    product of sides of their levels, or that two are the same, goes with the target.
+    """
+
+    columns: tuple[str, ...]
+    target: str
+    ways: int = field(default=1, kw_only=True)
+
+    def to_json(self) -> dict[str, Any]:
+        """Its form in graph.json.
+
+        >>> acting = ActsTogether(("dose", "age"), "pain")
+        >>> acting == ActsTogether.from_json(acting.to_json())
+        True
+        """
+        return {"columns": list(self.columns), "target": self.target, "ways": self.ways}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ActsTogether:
+        """Read the form of `to_json`; SynthdpError or KeyError if it is none."""
+        columns, ways = data["columns"], data["ways"]
+        if not isinstance(columns, list) or type(ways) is not int or not 0 < ways <= 100:
+            raise SynthdpError(f"not what acts together in a graph in JSON: {str(data)[:200]}")
+        return cls(tuple(map(str, columns)), str(data["target"]), ways=ways)
+
+
+@dataclass(frozen=True)
 class CausalGraph:
     """Nodes are columns. Directed links form no cycle; without undirected links the graph is a DAG.
 
     `groups` and `latent` are as in the spec. `pag` is what holds of the links though causes may be
-    unseen; None where nobody asked.
+    unseen; None where nobody asked. `together` are columns with arrows to a target that act on it
+    together.
 
     Raises:
         SynthdpError: a name is unknown, two links join one pair, or the arrows form a cycle.
@@ -126,6 +155,7 @@ class CausalGraph:
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     latent: tuple[tuple[str, ...], ...] = ()
     pag: tuple[PagLink, ...] | None = None
+    together: tuple[ActsTogether, ...] = ()
 
     def __post_init__(self) -> None:
         links = (e.pair for e in self.edges)
@@ -142,6 +172,13 @@ class CausalGraph:
             message = f"graph: more than one link, or a link to itself: {', '.join(named)}"
             raise SynthdpError(message)
         refuse_cycle(self.directed, self.nodes)
+        for one in self.together:
+            arrows = {(name, one.target) for name in one.columns}
+            if not 1 < len(arrows) == len(one.columns) or not arrows <= set(self.directed):
+                raise SynthdpError(
+                    f"graph: no arrows lead from {', '.join(one.columns)} to {one.target}, on which"
+                    " they are said to act together"
+                )
 
     @classmethod
     def from_spec(cls, graph: Graph, columns: Sequence[str]) -> CausalGraph:
@@ -186,6 +223,14 @@ class CausalGraph:
     def open_pairs(self) -> tuple[Pair, ...]:
         """Pairs on which the data gave no answer; not part of the graph."""
         return tuple(e.pair for e in self.edges if not e.structural)
+
+    @property
+    def units(self) -> int:
+        """Most units that what acts together on one target takes, one for each column and way."""
+        counts = Counter[str]()
+        for one in self.together:
+            counts[one.target] += len(one.columns) * one.ways
+        return max(counts.values(), default=0)
 
     @property
     def by_ranges(self) -> bool:
@@ -308,7 +353,7 @@ class CausalGraph:
             GraphEdge(*pair, directed=directed, provenance=provenance[frozenset(pair)])
             for pair, directed in links
         )
-        return replace(self, edges=tuple(edges))
+        return replace(self, edges=tuple(edges), together=())
 
     def to_json(self) -> dict[str, Any]:
         """The content of the bundle's graph.json; many open pairs are ranges (`by_ranges`)."""
@@ -318,7 +363,9 @@ class CausalGraph:
             **({"no_answer": as_ranges(self.open_pairs, self.nodes)} if self.by_ranges else {}),
             "groups": {name: list(columns) for name, columns in self.groups.items()},
             "latent": list(map(list, self.latent)),
-        } | ({} if self.pag is None else {"pag": [link.to_json() for link in self.pag]})
+            **({} if self.pag is None else {"pag": [link.to_json() for link in self.pag]}),
+            **({"together": [t.to_json() for t in self.together]} if self.together else {}),
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> CausalGraph:
@@ -337,7 +384,8 @@ class CausalGraph:
             groups = {str(k): tuple(map(str, v)) for k, v in data["groups"].items()}
             latent = tuple(tuple(map(str, names)) for names in data["latent"])
             pag = links_of_json(data.get("pag"), nodes)
-            return cls(nodes, (*edges, *unclear), groups, latent, pag)
+            together = tuple(map(ActsTogether.from_json, data.get("together", ())))
+            return cls(nodes, (*edges, *unclear), groups, latent, pag, together)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             missing = f"no {error.args[0]!r}" if isinstance(error, KeyError) else "not of that form"
             raise SynthdpError(

@@ -46,7 +46,8 @@ class ColumnSampler:
 
     `parents` and where each begins (`offsets`) in `table` `[levels of all parents, hidden]` and, if
     there is one, in `direct` `[levels of all parents, levels]`; `latent` `[latent + 1, hidden]`,
-    whose last row is the bias; `weight` `[levels, hidden]` and `bias` `[levels, 1]`.
+    whose last row is the bias; `weight` `[levels, hidden]` and `bias` `[levels, 1]`. `hidden` are
+    the units that have weights.
     """
 
     column: int
@@ -102,16 +103,19 @@ def column_samplers(architecture: Architecture, weights: Weights) -> list[Column
 
 
 def _column_sampler(shape: Architecture, weights: Weights, column: int) -> ColumnSampler:
-    hidden = slice(column * shape.hidden, (column + 1) * shape.hidden)
+    places, size, parents = shape.rows_of(column), shape.sizes[column], shape.parents[column]
+    decoded = weights[f"{DECODE_LEVELS}.weight"][column, :, :size]
+    # Units without weights say nothing: one of them is enough to look like all.
+    used = np.flatnonzero(decoded.any(axis=1)) if decoded.any() else np.zeros(1, dtype=np.intp)
+    hidden = column * shape.hidden + used
     reached = np.array([column in columns for columns in shape.latent_of])
     latent = weights["decode_latent.weight"][hidden].T * reached[:, None].astype(np.float32)
     bias = weights["decode_latent.bias"][hidden]
-    places, size, parents = shape.rows_of(column), shape.sizes[column], shape.parents[column]
     rows, table, direct = slice(places.start, places.stop), None, None
     if any(shape.parents):
-        bias = bias + weights["decode_parents.bias"][column]
+        bias = bias + weights["decode_parents.bias"][column, used]
     if parents:
-        table = weights["decode_parents.weight"][rows]
+        table = np.ascontiguousarray(weights["decode_parents.weight"][rows][:, used])
     if parents and shape.direct:
         direct = np.ascontiguousarray(weights[DIRECT][rows, :size])
     return ColumnSampler(
@@ -120,7 +124,7 @@ def _column_sampler(shape: Architecture, weights: Weights, column: int) -> Colum
         tuple(shape.offsets_of(column)),
         table,
         np.concatenate([latent, bias[None]]),
-        np.ascontiguousarray(weights[f"{DECODE_LEVELS}.weight"][column, :, :size].T),
+        np.ascontiguousarray(decoded[used].T),
         weights[f"{DECODE_LEVELS}.bias"][column, :size, None],
         direct,
     )

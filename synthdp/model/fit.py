@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any, Protocol
 
@@ -27,7 +27,8 @@ from synthdp.graph.predict import pair_tables
 from synthdp.graph.stage import GraphResult, find_graph
 from synthdp.model.architecture import Architecture
 from synthdp.model.estimands import tables_and_sums
-from synthdp.model.log_linear import fit_log_linear
+from synthdp.model.interactions import INTERACTIONS, Together, find_interactions, with_arrows
+from synthdp.model.log_linear import LogLinear, fit_log_linear, with_acting
 from synthdp.model.network import CausalVae
 from synthdp.model.synthesizer import Synthesizer, arrays
 from synthdp.model.target_stage import TargetRegression, into_network, without_targets
@@ -118,8 +119,41 @@ def fit(
     graph = find_graph(
         releaser, spec.graph, domain, known=marginals, targets=spec.evaluation.targets
     )
-    synthesizer = train(releaser, spec, domain, marginals, graph, progress=progress)
+    graph, acting = with_interactions(releaser, spec, domain, marginals, graph)
+    synthesizer = train(releaser, spec, domain, marginals, graph, progress=progress, acting=acting)
     return Fitted(marginals, graph, synthesizer, released)
+
+
+@dataclass(frozen=True)
+class Acting:
+    """What acts on targets together, and the model of pairs `before`, which does not have it."""
+
+    together: tuple[Together, ...]
+    before: LogLinear
+
+
+def with_interactions(
+    releaser: Releaser,
+    spec: ReleaseSpec,
+    domain: Domain,
+    marginals: Released[tuple[NoisyTable, ...]],
+    graph: GraphResult,
+) -> tuple[GraphResult, Acting | None]:
+    """The graph with arrows for what acts on targets together, where the plan has a look for it."""
+    if INTERACTIONS not in releaser.plan.graph:
+        return graph, None
+    tables = all_tables(marginals, graph)
+    law = LevelLaw.of_tables(tables.value, domain)
+    architecture = architecture_for(spec, law.groups.coarse, graph.graph, tables.value)
+    rows, rng = expected_fit_rows(spec), fresh_generator()
+    before = fit_log_linear(architecture, law.groups.coarse, pair_tables(law), rows=rows, rng=rng)
+    found = find_interactions(releaser, spec, law, before.drawn.astype(np.uint16))
+    if found is None or not found.value:
+        return graph, Acting((), before)
+    known = found.map(lambda acting: with_arrows(graph.graph, acting))
+    if graph.released is not None:
+        known = graph.released.zip(known).map(lambda both: both[1])
+    return replace(graph, graph=known.value, released=known), Acting(found.value, before)
 
 
 def measure(
@@ -155,13 +189,15 @@ def train(
     graph: GraphResult,
     *,
     progress: Progress,
+    acting: Acting | None = None,
 ) -> Released[Synthesizer]:
     """Train the causal VAE by DP-SGD, from the one-way margins of all noisy tables.
 
     In mode predict it starts from the two-way tables, too, and no share for training means none.
+    `acting` was found to act together.
     """
     torch.set_num_threads(spec.compute.threads or threads_for(spec, domain))
-    plan, start = releaser.plan, build_start(spec, domain, marginals, graph)
+    plan, start = releaser.plan, build_start(spec, domain, marginals, graph, acting)
     where, heads = (spec.compute.device, start.groups), None
     if start.regression:  # short enough to begin again after a kill
         budget = needed(plan.targets, TARGETS)
@@ -180,7 +216,8 @@ class TrainingStart:
 
     `network` and `regression` have their starting weights. `margins` are the one-way probabilities
     of all columns, `[levels of the network]` each, and `paid` the tables behind them. `groups` are
-    the groups of levels that the network has for levels; None where it has all levels.
+    the groups of levels that the network has for levels; None where it has all levels. `law` is the
+    log-linear model that the network starts from, if any.
     """
 
     network: CausalVae
@@ -190,6 +227,7 @@ class TrainingStart:
     margins: list[Probabilities]
     paid: Released[tuple[NoisyTable, ...]]
     groups: LevelGroups | None
+    law: LogLinear | None = None
 
     def untrained(self) -> Released[Weights]:
         """The starting weights, which the tables alone made."""
@@ -202,6 +240,7 @@ def build_start(
     domain: Domain,
     marginals: Released[tuple[NoisyTable, ...]],
     graph: GraphResult,
+    acting: Acting | None = None,
 ) -> TrainingStart:
     """The network, and the targets' regression if any, started from all noisy one-way margins."""
     tables = all_tables(marginals, graph)
@@ -213,10 +252,18 @@ def build_start(
     starts = [smoothed(p, floor=floor) for p in margins]
     network.start_from(starts)
     targets = targets_of(spec, modelled, architecture)
+    fitted = acting.before if acting and not acting.together else None
     if architecture.direct:
-        known = pair_tables(law)
-        rows, rng = expected_fit_rows(spec), fresh_generator()
-        fitted = fit_log_linear(architecture, modelled, known, rows=rows, rng=rng)
+        if fitted is None:
+            fitted = fit_log_linear(
+                architecture,
+                modelled,
+                pair_tables(law),
+                rows=expected_fit_rows(spec),
+                rng=fresh_generator(),
+                together=acting.together if acting else (),
+                before=acting.before if acting else None,
+            )
         own = architecture.rows_of_all(c for c in range(len(modelled)) if c not in targets)
         network.start_from_tables(fitted.direct[own], fitted.biases)
     regression = target_regression(modelled, architecture, targets, starts) if targets else None
@@ -224,7 +271,9 @@ def build_start(
         regression.start_from([on_groups(t, law.groups) for t in marginals.value], modelled)
     paid = tables if graph.released is None else tables.zip(graph.released).map(lambda w: w[0])
     groups = law.groups if law.groups.starts else None
-    return TrainingStart(network, regression, architecture, modelled.names, margins, paid, groups)
+    return TrainingStart(
+        network, regression, architecture, modelled.names, margins, paid, groups, fitted
+    )
 
 
 def assemble(
@@ -245,6 +294,10 @@ def assemble(
         whole = weights.zip(heads).map(
             lambda w: into_network(architecture, network.plain(w[0]), regression, w[1])
         )
+
+    law = start.law
+    if law is not None and law.acting:
+        whole = whole.map(lambda w: with_acting(w, law, start.columns))
 
     def calibrated(w: tuple[Weights, tuple[NoisyTable, ...]]) -> Synthesizer:
         synthesizer = Synthesizer(start.columns, architecture, arrays(w[0]))
@@ -282,7 +335,8 @@ def architecture_for(
         pairs = (pair for table in tables for pair in combinations(table.columns, 2))
         direct = not arrows.isdisjoint(map(frozenset, pairs))
     direct = direct or spec.graph.mode == "predict"
-    return Architecture(domain.sizes, parents, latent_of, spec.synthesizer.hidden, direct)
+    hidden = max(spec.synthesizer.hidden, graph.units)
+    return Architecture(domain.sizes, parents, latent_of, hidden, direct)
 
 
 def causal_vae(

@@ -9,6 +9,10 @@ Pietra, "A Maximum Entropy Approach to Natural Language Processing" (1996), Sect
 the parents themselves is that of rows drawn from the columns before. A ridge stands for what is
 left of the tables' noise: parents may disagree.
 
+Columns that act on a target together (`interactions.Together`) add u w s(x) to its logits: u is the
+product of their signs, s(x) the target's, and w a weight like any other, whose given mean is that
+of u s(x).
+
 All of it is post-processing of released tables.
 """
 
@@ -31,10 +35,14 @@ from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.graph.margins import Floats, Probabilities
 from synthdp.graph.predict import PairTables, fitted_to_margins
 from synthdp.model.ancestral import causal_order
-from synthdp.model.architecture import Architecture
+from synthdp.model.architecture import DECODE_LEVELS, Architecture
+from synthdp.model.interactions import Together
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 Levels = npt.NDArray[np.int64]
+
+STEEP = 32.0
+"""Of hidden units that are steps: tanh of half of it is 1 in single precision."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +78,15 @@ class LogLinear:
     """Logits of all columns.
 
     `direct` `[levels of all parents of all columns, levels]` is in the order of
-    `Architecture.rows_of`; `biases` are `[levels]` each.
+    `Architecture.rows_of`; `biases` are `[levels]` each. `drawn` are rows of the model `[rows,
+    columns]`, and `acting` what acts together with its weight.
     """
 
+    architecture: Architecture
     direct: Tensor
     biases: list[Tensor]
+    drawn: Levels
+    acting: tuple[tuple[Together, float], ...] = ()
 
 
 def fit_log_linear(
@@ -84,19 +96,32 @@ def fit_log_linear(
     *,
     rows: float,
     rng: np.random.Generator,
+    together: Sequence[Together] = (),
+    before: LogLinear | None = None,
 ) -> LogLinear:
     """The log-linear model of all columns, one after the other in causal order.
 
     A parent without a table has no weights: nothing is known of it. `rows` is the declared number
-    of rows.
+    of rows. What was fitted `before`, without `together`, stays as it is, but for the targets and
+    for what comes after them.
     """
     drawn = int(min(max(SETTINGS.min_drawn, 2 * rows), SETTINGS.max_drawn))
     levels = np.zeros((drawn, len(domain)), np.int64)
     direct = torch.zeros(architecture.shapes()["direct"])
     biases = [torch.empty(0)] * len(domain)
     least, names = SETTINGS.min_probability, domain.names
+    acting, again = list[tuple[Together, float]](), set[int]()
     for column in causal_order(architecture):
-        every = architecture.parents[column]
+        every, own = (
+            architecture.parents[column],
+            [t for t in together if t.target == names[column]],
+        )
+        if before is not None and not own and again.isdisjoint(every):
+            rows_of = list(before.architecture.rows_of(column))
+            direct[list(architecture.rows_of(column))] = before.direct[rows_of]
+            biases[column], levels[:, column] = before.biases[column], before.drawn[:, column]
+            continue
+        again.add(column)
         parents = [p for p in every if tables.has(names[p], names[column])]
         some, margin = levels[: SETTINGS.fitted_rows], tables.margins[names[column]]
         # The first parent that is missing whenever the column is.
@@ -108,25 +133,28 @@ def fit_log_linear(
             margin = np.append(known * (1 - absent.mean()), absent.mean())
         start = np.log(np.maximum(margin, least))
         logits: Floats = np.broadcast_to(start, (drawn, len(start)))
-        if parents:
+        if parents or own:
             begin = architecture.rows_of(column).start
             offsets = dict(zip(every, architecture.offsets_of(column), strict=True))
             pairs = ((parent, column) for parent in parents)
             wanted = [_wanted(tables, domain, pair, some, margin, absent) for pair in pairs]
             filled = _filled(levels[:, parents], [domain.sizes[p] for p in parents])
-            weights = _fitted(
+            units = _Units.of(own, levels, domain, column)
+            weights, acts = _fitted(
                 filled[: SETTINGS.fitted_rows],
-                np.concatenate(wanted),
+                np.concatenate([np.zeros((0, len(start))), *wanted]),
                 start,
                 _certain(domain, column, parents, leader),
+                units.of_rows(SETTINGS.fitted_rows),
             )
             places = (range(offsets[p], offsets[p] + domain.sizes[p]) for p in parents)
             at = [begin + row for part in places for row in part]
             direct[at, : len(start)] = torch.from_numpy(weights[:-1]).float()
-            start, logits = weights[-1], filled @ weights
+            start, logits = weights[-1], filled @ weights + units.logits(acts)
+            acting += zip(own, acts.tolist(), strict=True)
         biases[column] = torch.from_numpy(start).float()
         levels[:, column] = _drawn(softmax(logits, axis=1), rng)
-    return LogLinear(direct, biases)
+    return LogLinear(architecture, direct, biases, levels, tuple(acting))
 
 
 def _wanted(
@@ -160,8 +188,8 @@ def _filled(levels: Levels, sizes: Sequence[int]) -> csr_array:
     """Ones `[rows, levels of all parents + 1]` at the level of each parent, and in the last column;
     `levels` is `[rows, parents]`.
     """
-    ends = list(accumulate(sizes))
-    slots = np.column_stack([levels + [0, *ends[:-1]], np.full(len(levels), ends[-1])])
+    ends = list(accumulate(sizes, initial=0))
+    slots = np.column_stack([levels + ends[:-1], np.full(len(levels), ends[-1])])
     begins = np.arange(0, slots.size + 1, slots.shape[1])
     return csr_array((np.ones(slots.size), slots.ravel(), begins), (len(slots), ends[-1] + 1))
 
@@ -178,9 +206,41 @@ def _certain(domain: Domain, column: int, parents: Sequence[int], leader: int | 
     return weights
 
 
-def _fitted(filled: csr_array, wanted: Floats, bias: Floats, certain: Floats) -> Floats:
+@dataclass(frozen=True)
+class _Units:
+    """What acts on a column together: `values` `[rows, units]`, `along` `[units, levels of the
+    column]`, and the `means` of their products `[units]`.
+    """
+
+    values: Floats
+    along: Floats
+    means: Floats
+
+    @classmethod
+    def of(
+        cls, together: Sequence[Together], levels: Levels, domain: Domain, column: int
+    ) -> _Units:
+        """Those of rows of levels `[rows, columns]`."""
+        values = np.empty((len(levels), len(together)))
+        for place, one in enumerate(together):
+            values[:, place] = one.unit(levels, domain)
+        along = np.reshape([one.along for one in together], (len(together), domain.sizes[column]))
+        return cls(values, along, np.array([one.mean for one in together]))
+
+    def of_rows(self, rows: int) -> _Units:
+        """Those of the first rows."""
+        return _Units(self.values[:rows], self.along, self.means)
+
+    def logits(self, weights: Floats) -> Floats | float:
+        """What they add to the logits of each row `[rows, levels]`."""
+        return (self.values * weights) @ self.along if len(weights) else 0.0
+
+
+def _fitted(
+    filled: csr_array, wanted: Floats, bias: Floats, certain: Floats, units: _Units
+) -> tuple[Floats, Floats]:
     """Weights `[levels of all parents + 1, levels]` that meet `wanted`, which has the table of each
-    parent, one after the other; the last row, of biases, starts at `bias`.
+    parent, one after the other, and those of `units`. The last row, of biases, starts at `bias`.
 
     A level that `certain` has weights for has no others: no other parent speaks of it. `filled` has
     the levels of the parents in each drawn row.
@@ -189,21 +249,69 @@ def _fitted(filled: csr_array, wanted: Floats, bias: Floats, certain: Floats) ->
     free, known = (certain == 0).all(0), filled @ certain
 
     def surprise(flat: Floats) -> tuple[float, Floats]:
-        weights = flat.reshape(met.shape)
-        logits = filled @ (weights * free) + known
+        weights, acts = flat[: met.size].reshape(met.shape), flat[met.size :]
+        logits = filled @ (weights * free) + known + units.logits(acts)
         most = logits.max(1, keepdims=True)
         odds = np.exp(logits - most)
         sums = odds.sum(1, keepdims=True)
         loss = float((np.log(sums) + most).mean() - (weights * met * free).sum())
-        gradient = (across @ (odds / (sums * len(odds))) - met) * free
+        shares = odds / (sums * len(odds))
+        gradient = (across @ shares - met) * free
         gradient[:-1] += SETTINGS.ridge * weights[:-1]
-        return loss + SETTINGS.ridge / 2 * float(np.square(weights[:-1]).sum()), gradient.ravel()
+        loss += SETTINGS.ridge / 2 * float(np.square(weights[:-1]).sum())
+        if not len(acts):
+            return loss, gradient.ravel()
+        loss += SETTINGS.ridge / 2 * float(acts @ acts) - float(acts @ units.means)
+        slope = (shares @ units.along.T * units.values).sum(0) - units.means + SETTINGS.ridge * acts
+        return loss, np.concatenate([gradient.ravel(), slope])
 
     options = {"maxiter": SETTINGS.iterations}
-    begin = np.vstack([np.zeros(wanted.shape), bias])
-    found = minimize(surprise, begin.ravel(), jac=True, method="L-BFGS-B", options=options)
-    weights: Floats = found.x.reshape(met.shape) * free + certain
-    return weights
+    begin = np.vstack([np.zeros(wanted.shape), bias]).ravel()
+    begin = np.concatenate([begin, np.zeros(len(units.means))])
+    found = minimize(surprise, begin, jac=True, method="L-BFGS-B", options=options)
+    weights: Floats = found.x[: met.size].reshape(met.shape) * free + certain
+    return weights, found.x[met.size :]
+
+
+def with_acting(
+    weights: Mapping[str, Tensor], fitted: LogLinear, columns: Sequence[str]
+) -> dict[str, Tensor]:
+    """The network's `weights` with hidden units for what acts together; `columns` are their names.
+
+    Of k columns with b signs of -1 the product is (-1)^b. Unit j is tanh(32 (b - j + 1/2)), which
+    is -1 or 1 in single precision, so that (-1)^b = 1 + sum over j of (-1)^j (unit j + 1), exactly.
+    That two levels are the same are two such steps. Other units of these targets have no weights.
+    """
+    shape, out = fitted.architecture, {name: values.clone() for name, values in weights.items()}
+    used = dict[int, int]()
+    for one, weight in fitted.acting:
+        target, causes = columns.index(one.target), [columns.index(n) for n in one.columns]
+        own = slice(target * shape.hidden, (target + 1) * shape.hidden)
+        if target not in used:
+            for name in ("decode_latent.weight", "decode_latent.bias"):
+                out[name][own] = 0
+            out["decode_parents.weight"][list(shape.rows_of(target))] = 0
+            out["decode_parents.bias"][target] = 0
+        along = torch.from_numpy(weight * one.along).float()
+        offsets = dict(zip(shape.parents[target], shape.offsets_of(target), strict=True))
+        if one.signs:
+            inputs = [(1 - sign) / 2 for sign in one.signs]
+            steps = [((-1.0) ** j, 0.5 - j) for j in range(1, len(causes) + 1)]
+        else:  # 1 - 2 (a = b), of levels a and b: steps at a - b = -1/2 and 1/2
+            levels = np.arange(shape.sizes[causes[0]], dtype=np.float64)
+            inputs = [levels, -levels]
+            steps = [(-1.0, 0.5), (1.0, -0.5)]
+        for factor, place in steps:
+            unit = used[target] = used.get(target, -1) + 1
+            for column, values in zip(causes, inputs, strict=True):
+                start = shape.rows_of(target).start + offsets[column]
+                steep = torch.from_numpy(STEEP * values).float()
+                out["decode_parents.weight"][start : start + len(values), unit] = steep
+            out["decode_parents.bias"][target, unit] = STEEP * place
+            out[f"{DECODE_LEVELS}.weight"][target, unit, : len(along)] = factor * along
+        constant = 1 + sum(factor for factor, _ in steps)
+        out[f"{DECODE_LEVELS}.bias"][target, : len(along)] += constant * along
+    return out
 
 
 def _drawn(probabilities: npt.NDArray[np.float64], rng: np.random.Generator) -> Levels:

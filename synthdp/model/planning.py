@@ -13,6 +13,7 @@ from synthdp.data.domain import Domain
 from synthdp.errors import WrongTableError
 from synthdp.graph.stage import rounds
 from synthdp.model.estimands import check_estimands, estimand_rounds
+from synthdp.model.interactions import with_screen
 from synthdp.privacy.calibration import expected_fit_rows, make_plan, rows_over_noise
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import ReleasePlan
@@ -30,16 +31,17 @@ def plan_for(spec: ReleaseSpec, domain: Domain, *, like: ReleaseSpec | None = No
         BudgetError: the accountant cannot resolve it, or noise would drown an estimand.
         SynthdpError: the graph is too wide.
     """
+    graph_rounds = rounds(
+        spec.graph,
+        domain,
+        rows=expected_fit_rows(spec),
+        rows_over_noise=rows_over_noise(spec if like is None else like),
+        counts_only=counts_only(spec),
+    )
     plan = make_plan(
         spec,
         domain,
-        graph_rounds=rounds(
-            spec.graph,
-            domain,
-            rows=expected_fit_rows(spec),
-            rows_over_noise=rows_over_noise(spec if like is None else like),
-            counts_only=counts_only(spec),
-        ),
+        graph_rounds=with_screen(graph_rounds, spec, domain),
         estimands=estimand_rounds(spec, domain),
     )
     check_estimands(plan, spec)

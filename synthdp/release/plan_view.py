@@ -125,6 +125,8 @@ def _notes(spec: ReleaseSpec, plan: ReleasePlan) -> Iterator[str]:
     from synthdp.data.domain import Domain
     from synthdp.graph.discovery.measuring import SCREEN
     from synthdp.graph.prediction_rounds import planned_pairs
+    from synthdp.model.interactions import SETTINGS as INTERACTION_SETTINGS
+    from synthdp.model.interactions import screened_targets
     from synthdp.privacy.calibration import sample_rate
     from synthdp.release.expectations import counted_domain
 
@@ -140,6 +142,8 @@ def _notes(spec: ReleaseSpec, plan: ReleasePlan) -> Iterator[str]:
         trained = "noisy tables make the model, and DP-SGD trains it further"
         alone = "noisy tables alone make the model: nothing is trained by DP-SGD"
         yield alone if tables_only(spec) else trained
+        if targets := screened_targets(spec):
+            yield say_of_plan("interactions", targets=targets, share=INTERACTION_SETTINGS.share)
     rate = sample_rate(spec)
     if rate < 1 and not tables_only(spec):
         yield say_of_plan("secret_sample", rate=rate, rows=spec.synthesizer.sample)

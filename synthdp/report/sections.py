@@ -234,7 +234,8 @@ class GraphView:
 
     `edges` are (cause, effect, where the arrow comes from); in mode predict a column and one that
     it predicts. `undirected` are links whose direction nothing shows. `validation` is what released
-    tables say of each of the graph's claims, as plain JSON values (`graph.validation`).
+    tables say of each of the graph's claims, as plain JSON values (`graph.validation`). `together`
+    are columns, and the target that they act on together.
     """
 
     mode: str
@@ -242,6 +243,7 @@ class GraphView:
     edges: tuple[tuple[str, str, str], ...] = ()
     undirected: tuple[tuple[str, str, str], ...] = ()
     validation: Mapping[str, Any] | None = None
+    together: tuple[tuple[tuple[str, ...], str], ...] = ()
 
     @classmethod
     def of(
@@ -255,6 +257,7 @@ class GraphView:
             edges=tuple(shown for shown, e in links if e.directed),
             undirected=tuple(shown for shown, e in links if not e.directed),
             validation=validation,
+            together=tuple((one.columns, one.target) for one in graph.together),
         )
 
     @property
@@ -269,7 +272,8 @@ class GraphView:
 
     def to_json(self) -> dict[str, Any]:
         """All but the picture."""
-        loose = {"undirected": self.undirected} if self.undirected else {}
+        loose: dict[str, Any] = {"undirected": self.undirected} if self.undirected else {}
+        loose |= {"together": self.together} if self.together else {}
         return {"mode": self.mode, "edges": self.edges, **loose, "validation": self.validation}
 
 
@@ -299,7 +303,7 @@ def graph_section(view: GraphView | None) -> Section:
 
 def link_tables(view: GraphView, most: int) -> list[ReportTable]:
     """What each column depends on: a row for each column and provenance that arrows lead to; and
-    the links of unknown direction, where there are any.
+    the links of unknown direction, and what acts together, where there are any.
     """
     causes: dict[tuple[str, str], list[str]] = {}
     for cause, effect, source in view.edges:
@@ -311,7 +315,9 @@ def link_tables(view: GraphView, most: int) -> list[ReportTable]:
     loose = tuple((f"{a} - {b}", source) for a, b, source in view.undirected)
     of_links = ("columns", "where they come from")
     links = ReportTable("Links whose direction nothing shows", of_links, loose).cut(most)
-    return [arrows, links] if loose else [arrows]
+    acting = tuple((", ".join(columns), target) for columns, target in view.together)
+    found = ReportTable("Columns that act together", ("columns", "act together on"), acting)
+    return [arrows, *([links] if loose else []), *([found.cut(most)] if acting else [])]
 
 
 def finding_tables(validation: Mapping[str, Any] | None) -> list[ReportTable]:

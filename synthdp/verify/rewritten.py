@@ -29,12 +29,13 @@ from synthdp.graph.validation import SETTINGS as VALIDATION
 from synthdp.graph.validation import STATUSES, Implication, claimed
 from synthdp.inference.estimands import estimands_json, stated_sums
 from synthdp.model.estimands import estimand_name, sums_of
+from synthdp.model.interactions import INTERACTIONS
 from synthdp.privacy.events.kernel import GaussianSumsDpEvent
 from synthdp.privacy.events.kinds import event_from_json, event_to_json
 from synthdp.privacy.mechanisms.marginals import sampler_for
 from synthdp.privacy.mechanisms.scores import ScoreBudget, Scored, compared
 from synthdp.privacy.mechanisms.sums import GRID, SQUARE, NoisyProducts, Sums
-from synthdp.privacy.plan import SCORES, estimand_purpose
+from synthdp.privacy.plan import SCORES, estimand_purpose, graph_purpose
 from synthdp.spec.model import ReleaseSpec
 from synthdp.verify.reader import Reader, wrong
 
@@ -163,6 +164,9 @@ def check_graph(reader: Reader) -> Iterator[str]:
         yield "graph.json: its arrows are not the spec's"
     if spec.graph.mode == "predict":
         yield from _order_problems(graph, spec)
+    found = {e.body["purpose"] for e in reader.charges}
+    if graph.together and graph_purpose(INTERACTIONS) not in found:
+        yield "graph.json: says what acts together, and nothing was charged for finding it"
     open_pairs = Knowledge.from_spec(spec.graph, tuple(columns)).undecided_pairs
     marked = spec.graph.mode == "learn" and spec.graph.unseen_causes and bool(open_pairs)
     if (graph.pag is not None) != marked:

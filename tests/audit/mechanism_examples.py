@@ -26,6 +26,7 @@ from synthdp.audit.mechanisms.planned import (
     of_texts,
     ranged_pairs,
     rank_questions,
+    signed_products,
     small_tables,
 )
 from synthdp.audit.mechanisms.replay import Kept
@@ -44,6 +45,7 @@ from synthdp.privacy.mechanisms.anm import (
 )
 from synthdp.privacy.mechanisms.dependence import IndependenceBit
 from synthdp.privacy.mechanisms.frequent_texts import FrequentTexts, Reading, TextBudget
+from synthdp.privacy.mechanisms.interaction_screen import ChosenInteractions, InteractionScreen
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, ChosenMarginals, NoisyMarginals
 from synthdp.privacy.mechanisms.mechanism import Mechanism
 from synthdp.privacy.mechanisms.moments import MomentMatrix
@@ -167,6 +169,16 @@ def _screens(domain: Domain) -> tuple[ChosenScreen, ...]:
     budgets = PairScreen(domain, 1, 0.6), PairScreen(domain, 3, 5.0)
     screens = [budget.choose(chosen) for budget in budgets for chosen in (pairs, ())]
     return *screens, budgets[1].choose(pairs, _halves(domain), range(len(pairs)))
+
+
+def _interactions(domain: Domain) -> tuple[ChosenInteractions, ...]:
+    """One, and up to three told, which end early or never; and nothing to choose from."""
+    if len(domain) < 2:
+        return ()
+    one, three = InteractionScreen(domain, 1, 0.6), InteractionScreen(domain, 3, 5.0)
+    chosen = signed_products(domain, three)
+    early = signed_products(domain, three, floor=8.0)
+    return signed_products(domain, one), chosen, early, replace(chosen, families=())
 
 
 def _halves(domain: Domain) -> LevelGroups:
@@ -308,6 +320,7 @@ EXAMPLES: dict[type, Examples] = {
     SparseVector: _sieves,
     NoisyMarginals: _noisy_marginals,
     ChosenMarginals: _chosen_marginals,
+    ChosenInteractions: _interactions,
     ChosenScreen: _screens,
     ScoreCounts: _scores,
     ProductSums: product_sums,

@@ -140,6 +140,12 @@ def _gated(spec: Sections, rng: Rng) -> None:
         spec["gates"].append({"metric": "tv2", "at_most": 1.0, "outside_guarantee": True})
 
 
+def _interacting(spec: Sections, rng: Rng) -> None:
+    """So much epsilon that mode predict looks for what acts on a target together."""
+    spec["privacy"]["epsilon"] = 10_000 / spec["dataset"]["rows"]["value"]
+    spec["evaluation"]["targets"] = ["smoker"]
+
+
 def _attacked(spec: Sections, rng: Rng) -> None:
     spec["attacks"]["membership"] = {"rows": 20, "pairs": 4, "steps": 2}
 
@@ -184,6 +190,7 @@ OPTIONS: Mapping[str, tuple[float, Callable[[Sections, Rng], None]]] = {
     "dp scores": (0.1, _scored),
     "gates": (0.2, _gated),
     "attack": (0.02, _attacked),
+    "interactions": (0.1, _interacting),
     "secret sample": (0.1, _sampled),
     "constraints": (0.3, _constrained),
     "derived": (0.3, _derived),

@@ -135,7 +135,7 @@ def test_coins_follow_from_where_they_are_drawn() -> None:
 
 def test_cases_are_of_every_mode_source_and_option() -> None:
     """And what a seed draws is the same each time."""
-    found = [drawn(np.random.default_rng(seed))[0] for seed in range(90)]
+    found = [drawn(np.random.default_rng(seed))[0] for seed in range(130)]
     names = "\n".join(case.name for case in found)
     assert {case.mode for case in found} == set(MODES)
     assert all(name in names for name in (*SOURCES, *OPTIONS) if name != "dask")
@@ -170,6 +170,23 @@ def test_tables_of_a_row_or_two_are_not_told_apart(
     assert made is not None
     case, table = made
     base = Base.of(case, table, tmp_path / "run")
+    for _ in range(4):
+        name, other = neighbour(table, rng, replace=False)
+        found = base.differences(other)
+        assert not found, f"{name}:\n{told(found)}"
+
+
+@pytest.mark.slow
+def test_what_is_found_to_act_together_does_not_tell_a_neighbour(tmp_path: Path) -> None:
+    """Smoking is the parity of two columns: the look finds it."""
+    rng = np.random.default_rng(0)
+    made = case_of("predict", "csv", ["interactions"], rng, rows=300)
+    assert made is not None
+    case, table = made
+    parity = (table["sex"] == "male") ^ (pd.to_numeric(table["visits"], errors="coerce") > 2)
+    table["smoker"] = np.where(parity, "yes", "never").astype(object)
+    base = Base.of(case, table, tmp_path / "run")
+    assert b'"together"' in base.outcome.shown["file out/bundle/graph.json"]
     for _ in range(4):
         name, other = neighbour(table, rng, replace=False)
         found = base.differences(other)

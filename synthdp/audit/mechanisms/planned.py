@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,15 @@ from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
 from synthdp.privacy.mechanisms import private_search as private
 from synthdp.privacy.mechanisms.anm import OrientationBudget
 from synthdp.privacy.mechanisms.frequent_texts import Reading, TextBudget
+from synthdp.privacy.mechanisms.interaction_screen import (
+    AnySign,
+    ChosenInteractions,
+    Family,
+    InteractionScreen,
+    PackedSigns,
+    SameLevel,
+    Sign,
+)
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals
 from synthdp.privacy.mechanisms.mechanism import Mechanism
 from synthdp.privacy.mechanisms.pair_screen import MAX_LEVELS, PairScreen
@@ -76,6 +85,8 @@ def runnable(
         case PairScreen():
             few = [column.name for column in domain.columns if column.levels <= MAX_LEVELS]
             return (planned.choose(tuple(combinations(few, 2))),)
+        case InteractionScreen():
+            return (signed_products(domain, planned),) if len(domain) > 1 else ()
         case private.SparseVectorBudget():
             return (planned.choose(partial(asks_all, rank_questions(domain))),)
         case private.SelectionBudget():
@@ -173,6 +184,24 @@ def drawn(domain: Domain, budget: ScoreBudget) -> tuple[Codes, list[Scorecard]]:
         shapes = [(size, domain[target].levels) for size in domain.sizes]
         cards.append(Scorecard(target, tuple(rng.integers(-9, 10, shape) for shape in shapes)))
     return codes, cards
+
+
+def signed_products(
+    domain: Domain, budget: InteractionScreen, *, floor: float = 0.0
+) -> ChosenInteractions:
+    """Products of two and three signs: every other level of a column, or one level of two columns.
+
+    They are held against a random model.
+    """
+    signs: list[AnySign] = [
+        Sign(c.name, tuple(i % 2 == 1 for i in range(c.levels))) for c in domain.columns
+    ]
+    signs += [SameLevel(*pair) for pair in pairwise(domain.names)]
+    families = [Family((0,), 1, len(signs)), Family((0, 1), 1, len(signs))]
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.integers(0, size, 70) for size in domain.sizes]).astype(np.uint16)
+    drawn = PackedSigns.of(rows, domain, signs)
+    return budget.choose(signs, families, drawn, rows=5.0, floor=floor)
 
 
 def of_texts(domain: Domain) -> dict[str, Reading]:

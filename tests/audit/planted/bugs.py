@@ -439,6 +439,18 @@ def texts(module: Any, domain: Domain) -> Any:
     return module.TextBudget(1.5, 1e-4, 3).choose(columns)
 
 
+def interactions(module: Any, domain: Domain) -> Any:
+    """Two sums of many are charged."""
+    signs = [
+        module.Sign(c.name, tuple(i % 2 == 1 for i in range(c.levels))) for c in domain.columns
+    ]
+    families = [module.Family((0,), 1, len(signs)), module.Family((0, 1), 1, len(signs))]
+    drawn = module.PackedSigns.of(np.zeros((3, len(signs)), np.uint16), domain, signs)
+    return module.InteractionScreen(domain, 2, 4.0).choose(
+        signs, families, drawn, rows=5.0, floor=0.0
+    )
+
+
 def screen(module: Any, domain: Domain) -> Any:
     """Two pairs of all are charged."""
     return module.PairScreen(domain, 2, 3.0).choose(tuple(combinations(domain.names, 2)))
@@ -478,6 +490,44 @@ half the noise | charged | scale <- 0.5
 one pair more | charged | count <- kept + 1
 pairs above zero | shape | count <- max(1, min(2, int((scores > 0).sum())))
 which scores are zero | output | beside <- (scores == 0).tolist() && packs <-
+"""  # noqa: E501
+INTERACTION: Anchors = {
+    "exact": ("self.signs).sums(self.families)", "self.signs).sums(self.families) @"),
+    "expected": (
+        "expected, noise = np.rint(self.rows * share)",
+        "expected, noise = np.rint(@ * share)",
+    ),
+    "scores": ("np.abs(exact - expected)", "@"),
+    "chosen": (
+        "(best,) = randomness.noisy_top(scores, scale=noise, count=1).tolist()",
+        "@",
+    ),
+    "told": (
+        "(noisy,) = randomness.rounded_gaussian(exact[[best]], sigma=noise).tolist()",
+        "@",
+    ),
+    "apart": ("apart = noisy - int(expected[best])", "apart = @"),
+    "stop": ("if abs(apart) < self.floor:", "if @:"),
+    "times": ("for _ in range(self.budget.kept):", "for _ in range(@):"),
+    "bits": ("np.array(self.minus)[codes[:, domain.index(self.column)]]", "@"),
+    "event": ("GaussianSumsDpEvent(self.noise / rows_per_unit, 2.0)", "@"),
+}
+INTERACTION_BUGS = """
+doubled sums | moved | exact <- * 2
+rows of the table in what is expected | moved | expected <- -20 * len(table.fit_codes)
+scores of squares | moved | scores <- (exact - expected) ** 2
+choices without noise | charged | chosen <- best = int(scores.argmax())
+half the noise on choices | charged | chosen <- (best,) = randomness.noisy_top(scores, scale=noise / 2, count=1).tolist()
+two places for one choice | charged | chosen <- best, _ = randomness.noisy_top(scores, scale=noise, count=2).tolist()
+sums without noise | output | told <- noisy = int(exact[best])
+99% of the noise on sums | moved | told <- (noisy,) = randomness.rounded_gaussian(exact[[best]], sigma=0.99 * noise).tolist()
+noise of a sum that was drawn before | output | told <- noisy = told[0].noisy - int(exact[0]) + int(exact[best]) if told else randomness.rounded_gaussian(exact[[best]], sigma=noise).tolist()[0]
+what is apart without noise | output | apart <- int(exact[best] - expected[best])
+an end by the exact sum | calls | stop <- abs(int(exact[best] - expected[best])) < 9
+one choice more | charged | times <- self.budget.kept + 1
+signs by the table's median | moved | bits <- (c := codes[:, domain.index(self.column)]) > (np.median(c) if len(c) else 0)
+a sum charged for one row of a unit | moved | event <- GaussianSumsDpEvent(self.noise, 2.0)
+choices by the rows | calls | times <- max(1, min(self.budget.kept, len(table.fit_codes) % 3))
 """  # noqa: E501
 
 
@@ -599,6 +649,9 @@ BUGS: dict[str, Bug] = {
     **sums("products", products(1), PRODUCTS_BUGS),
     **sums("products of a range", products(4), RANGE_BUGS),
     **bugs("texts", "mechanisms.frequent_texts", texts, FREQUENT, TEXTS_BUGS),
+    **bugs(
+        "interactions", "mechanisms.interaction_screen", interactions, INTERACTION, INTERACTION_BUGS
+    ),
     **bugs("screen", "mechanisms.pair_screen", screen, SCREEN, SCREEN_BUGS),
     **dict(searches()),
 }  # fmt: skip
