@@ -13,6 +13,7 @@ from synthdp.data.domain import Domain
 from synthdp.errors import WrongTableError
 from synthdp.graph.stage import rounds
 from synthdp.model.estimands import check_estimands, estimand_rounds
+from synthdp.model.moments import moments_round
 from synthdp.privacy.calibration import expected_fit_rows, make_plan
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import ReleasePlan
@@ -34,6 +35,7 @@ def plan_for(spec: ReleaseSpec, domain: Domain) -> ReleasePlan:
             spec.graph, domain, rows=expected_fit_rows(spec), counts_only=counts_only(spec)
         ),
         estimands=estimand_rounds(spec, domain),
+        moments=moments_round(spec, domain),
     )
     check_estimands(plan, spec)
     return plan
