@@ -192,11 +192,12 @@ def shadow_spec(spec: ReleaseSpec, *, finding: Sequence[str] = ("predict",)) -> 
     """The release's spec at the size of a shadow model.
 
     It has the same budget and model, and fewer rows and steps. Its graph is given and free, except
-    in the modes `finding`, in which each model finds its own. It has no estimands, whose strata so
-    few rows would not fill: what they cost goes to the tables.
+    in the modes `finding`, in which each model finds its own. It has no estimands and no moments,
+    which so few rows would not fill: what they cost goes to the tables.
     """
     attack, shares = spec.attacks.membership, spec.privacy.shares
-    freed = {"measure": shares.measure + shares.estimands, "estimands": 0.0}
+    tables = shares.measure + shares.estimands + shares.moments
+    freed = {"measure": tables, "estimands": 0.0, "moments": 0.0}
     shares = shares.model_copy(update=freed)
     rows = DeclaredRows(kind="public", value=attack.rows)
     trained = sample_rate(spec) * attack.rows  # in a secret sample as small as the release's

@@ -61,8 +61,8 @@ class BundleContent:
     plan, with what the run did not need: its spends, and units in a group -> epsilon at the spec's
     delta. `synthetic` has the spec's columns and number of rows. `validation` is what released
     tables say of a given graph. `audit` was made without real rows. `scores` are there exactly
-    where the spec has them charged, and `estimands`, the content of their file, where it names
-    some.
+    where the spec has them charged, and `estimands`, the content of their file, where it pays for
+    sums.
     """
 
     spec: ReleaseSpec
@@ -109,8 +109,8 @@ def receipts_of(content: BundleContent) -> dict[str, frozenset[Receipt]]:
             "scores",
             "must be there where the spec's evaluation.disclosure is charged, and nowhere else",
         )
-    if (content.estimands is not None) != bool(content.spec.estimands):
-        refuse("estimands", "must be there where the spec names some, and nowhere else")
+    if (content.estimands is not None) != content.spec.pays_for_sums:
+        refuse("estimands", "must be there where the spec pays for sums, and nowhere else")
     if content.estimands is not None:
         answers = _released("estimands", content.estimands, dict).receipts
         receipts |= {ESTIMANDS: answers, REPORT: receipts[REPORT] | answers}

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from synthdp.bundle.noisy_values import MARGINALS, level_law
-from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, VerifyError
 from synthdp.files import check_sums
@@ -30,11 +29,13 @@ from synthdp.inference.estimands import (
     ESTIMAND_KINDS,
     EstimandResult,
     bundle_estimands,
+    bundle_sums,
     paid_about,
 )
 from synthdp.inference.figures import CellRoles, Figure, Rows, Value
 from synthdp.inference.least_squares import SETTINGS, Agreement, Axes, LeastSquares, measured
 from synthdp.inference.model_only import TABLE, model_figures
+from synthdp.inference.moments import Summed, about_sums, mean_figures, narrower
 from synthdp.inference.words import (
     TIERS,
     about,
@@ -44,6 +45,8 @@ from synthdp.inference.words import (
     outside_domain,
 )
 from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.privacy.mechanisms.sums import NoisyProducts
+from synthdp.privacy.plan import MOMENTS
 from synthdp.spec.expressions.parsed import Expression, quoted
 from synthdp.spec.expressions.query import Query, parse_query
 from synthdp.spec.load.loader import load_spec
@@ -171,6 +174,15 @@ class Questions:
         return bundle_estimands(self.bundle)
 
     @cached_property
+    def moments(self) -> NoisyProducts | None:
+        """The sums of all numbers, where the release measured them."""
+        if not self.spec.privacy.shares.moments:
+            return None
+        found = bundle_sums(self.bundle, self.spec, self.domain)[MOMENTS]
+        assert isinstance(found, NoisyProducts)
+        return found
+
+    @cached_property
     def asked(self) -> list[tuple[int, Query, Clip | None]]:
         """The questions that the release paid for: places, and where their numbers are clipped."""
         found = []
@@ -223,7 +235,7 @@ class Questions:
                 result = self.paid[i]
                 said = (*result.about, *outside_domain(query, spec))
                 return _labelled(Answer(query, "A", result.figures, said), spec, domain)
-        found = answer_tables(query, spec, domain, tables)
+        found = answer_tables(query, spec, domain, tables, self.moments)
         check_agreement(found.agreement, self.bundle, query.columns)
         if found.tier == "C" and not of_rows:
             refused = Figure(None, refused="no noisy table tells it")
@@ -260,9 +272,14 @@ def answer_bundle(bundle: Path, text: str) -> Answer:
 
 
 def answer_tables(
-    query: Query, spec: ReleaseSpec, domain: Domain, tables: Sequence[NoisyTable]
+    query: Query,
+    spec: ReleaseSpec,
+    domain: Domain,
+    tables: Sequence[NoisyTable],
+    moments: NoisyProducts | None = None,
 ) -> Answer:
-    """The answer of noisy tables; in tier C it has the number of rows as its only figure.
+    """The answer of noisy tables, or of `moments` where noise lets these tell more; in tier C it
+    has the number of rows as its only figure.
 
     Raises:
         OutputError: there are too many cells or groups.
@@ -273,20 +290,46 @@ def answer_tables(
     everything = frozenset(range(len(query.columns)))
     missing = [everything] if cells is None else _missing(query, cells, solver)
     if missing or cells is None:
-        _check_groups(query, domain.columns)
+        of_cells.check_groups(query, domain.columns)
         total = float(LeastSquares(measured(tables, domain, (), grouped=False)).counts)
         figures: tuple[Figure, ...] = (Figure(None, total / (1 - rows.holdout)),)
         agreement = None
     else:
         make = correlation.figure if query.other else of_cells.figure
         figures = tuple(
-            make(query, asked, solver, rows, group) for group, asked in _groups(query, cells)
+            make(query, asked, solver, rows, group)
+            for group, asked in of_cells.by_groups(query, cells)
         )
         agreement = solver.agreement()
     names = tuple(tuple(query.columns[i] for i in sorted(axes)) for axes in missing)
     tier: Tier = "C" if missing else "A" if solver.measured.whole else "B"
     words = about(query, spec, tier, cells, names, tables)
-    return Answer(query, tier, figures, words, names, agreement)
+    found = Answer(query, tier, figures, words, names, agreement)
+    summed = mean_figures(query, spec, domain, tables, moments) if moments else None
+    if summed is None:
+        return found
+    if missing or cells is None:
+        return _by_sums(found, summed, [], spec)
+    asked_of = [asked for _, asked in of_cells.by_groups(query, cells)]
+    taken = (solver.functionals(of_cells.extremes(query, asked, solver)) for asked in asked_of)
+    return _by_sums(found, summed, list(map(of_cells.noise_width, taken)), spec)
+
+
+def _by_sums(
+    found: Answer, summed: Sequence[Summed], widths: Sequence[float], spec: ReleaseSpec
+) -> Answer:
+    """The answer with the figures of sums where noise makes them narrower than the `widths` of
+    those of tables; tier C has none.
+    """
+    told = found.figures if widths else [Figure(None, refused="no table tells it")] * len(summed)
+    figures = tuple(map(narrower, summed, told, widths or [math.inf] * len(summed)))
+    by_sums = sum(one is not other for one, other in zip(figures, told, strict=True))
+    if not by_sums or (not widths and by_sums < len(figures)):
+        return found
+    said = (*about_sums(found.query, spec), *outside_domain(found.query, spec))
+    if by_sums < len(figures):
+        said = tuple(dict.fromkeys((*said, *found.about)))
+    return replace(found, tier="A", figures=figures, about=said, unmeasured=())
 
 
 def check_agreement(found: Agreement | None, bundle: Path, names: Sequence[str]) -> None:
@@ -326,30 +369,6 @@ def _solver(
     return LeastSquares(known), cells
 
 
-def _groups(query: Query, cells: CellRoles) -> Iterator[tuple[str | None, CellRoles]]:
-    """The groups of `by`, in the order of their levels, and what rows of each cell count as."""
-    _check_groups(query, cells.columns)
-    axes = [cells.axis(name) for name in query.by]
-    for levels in product(*(range(cells.columns[axis].levels) for axis in axes)):
-        asked, labels = cells, list[str]()
-        for axis, level in zip(axes, levels, strict=True):
-            asked = asked.within(axis, level)
-            labels.append(cells.columns[axis].labels[level])
-        yield ", ".join(labels) or None, asked
-
-
-def _check_groups(query: Query, columns: Sequence[ColumnDomain]) -> None:
-    sizes = {c.name: c.levels for c in columns if c.name in query.by}
-    groups = math.prod(sizes.values())
-    if groups > SETTINGS.max_groups:
-        listed = ", ".join(f"{name!r} has {sizes[name]} levels" for name in query.by)
-        raise OutputError(
-            f"column {listed}, and `by` takes {SETTINGS.max_groups}"
-            + (" groups in all" if len(sizes) > 1 else ""),
-            hint="ask about some of them with `where`",
-        )
-
-
 def _missing(query: Query, cells: CellRoles, solver: LeastSquares) -> list[Axes]:
     """The interactions that some group's figure needs and no table has: the largest ones."""
     if all(solver.eigenvalues.values()):
@@ -357,7 +376,7 @@ def _missing(query: Query, cells: CellRoles, solver: LeastSquares) -> list[Axes]
     needed = correlation.needed if query.other else of_cells.needed
     found = {
         axes
-        for _, asked in _groups(query, cells)
+        for _, asked in of_cells.by_groups(query, cells)
         for block in needed(query, asked, solver)
         for axes in solver.missing(block)
     }

@@ -29,8 +29,10 @@ from synthdp.inference.regression import about_regression, regression_figures
 from synthdp.inference.words import POPULATION, clamped, counted, figure_lines, figures_text, whom
 from synthdp.model import estimands as sums_of_kind
 from synthdp.model.estimands import EffectSums, QuestionSums, design_of, estimand_name, sums_of
+from synthdp.model.moments import moment_sums
 from synthdp.privacy.mechanisms import sums as noisy
 from synthdp.privacy.mechanisms.sums import Bounded, NoisyProducts, NoisySums, Sums
+from synthdp.privacy.plan import MOMENTS
 from synthdp.privacy.table import Table
 from synthdp.spec.expressions.query import Query, parse_query
 from synthdp.spec.load.loader import load_spec
@@ -144,6 +146,16 @@ def exact_sums(spec: ReleaseSpec, domain: Domain, table: Table) -> dict[str, Sum
     }
 
 
+def measured_sums(spec: ReleaseSpec, domain: Domain) -> dict[str, noisy.SumMechanism]:
+    """What measures the sums of a release, by estimand, and its moments as `MOMENTS`."""
+    found = {
+        estimand_name(i): sums_of(spec, domain, estimand)
+        for i, estimand in enumerate(spec.estimands)
+        if not estimand.table
+    }
+    return found | ({MOMENTS: moment_sums(spec, domain)} if spec.privacy.shares.moments else {})
+
+
 def stated_sums(stated: Mapping[str, Any], spec: ReleaseSpec, domain: Domain) -> dict[str, Sums]:
     """The noisy sums in the content of `estimands.json`, with the noise that they state.
 
@@ -151,10 +163,7 @@ def stated_sums(stated: Mapping[str, Any], spec: ReleaseSpec, domain: Domain) ->
         ValueError, KeyError, TypeError: they are not those of the spec.
     """
     sums = {}
-    for i, estimand in enumerate(spec.estimands):
-        if estimand.table:
-            continue
-        name, mechanism = estimand_name(i), sums_of(spec, domain, estimand)
+    for name, mechanism in measured_sums(spec, domain).items():
         found = stated["sums"][name]
         sigma = float(found["sigma"])
         if not sigma > 0:
@@ -175,11 +184,17 @@ def bundle_estimands(bundle: Path) -> tuple[EstimandResult, ...]:
     spec = load_spec(bundle / "spec.yaml")
     if not spec.estimands:
         return ()
-    check_sums(bundle, (ESTIMANDS,))
     domain = Domain.from_spec(spec.columns)
+    return estimand_results(spec, domain, bundle_sums(bundle, spec, domain))
+
+
+def bundle_sums(bundle: Path, spec: ReleaseSpec, domain: Domain) -> dict[str, Sums]:
+    """The noisy sums of the bundle in a folder, which has the `spec`; it raises likewise."""
+    if not spec.pays_for_sums:
+        return {}
+    check_sums(bundle, (ESTIMANDS,))
     try:
-        sums = stated_sums(parse_json(read_text(bundle / ESTIMANDS)), spec, domain)
-        return estimand_results(spec, domain, sums)
+        return stated_sums(parse_json(read_text(bundle / ESTIMANDS)), spec, domain)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise VerifyError(
             f"cannot read {ESTIMANDS} in {bundle}: {type(error).__name__}",

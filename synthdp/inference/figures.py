@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,8 @@ class Figure:
     None where they tell all (and of a quantile); `at_middles` is then the interval if every number
     were the middle of its level. `rows` is how many rows of the table the figure is about. A figure
     that is `refused` has no numbers, and says why. One with an interval and no estimate has an
-    estimate that noise took out of what its column can hold.
+    estimate that noise took out of what its column can hold. `by_levels` is the interval of tables
+    alone, where that of measured sums is narrower and stands in its place.
     """
 
     group: str | None
@@ -60,6 +62,7 @@ class Figure:
     bounds: tuple[Value, Value] | None = None
     at_middles: tuple[Value, Value] | None = None
     refused: str | None = None
+    by_levels: tuple[Value, Value] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The same in plain JSON, without what there is none of."""
@@ -80,6 +83,7 @@ class Figure:
             of_rows=both(self.of_rows),
             bounds=both(self.bounds),
             at_middles=both(self.at_middles),
+            by_levels=both(self.by_levels),
         )
 
 
@@ -221,6 +225,21 @@ def ratio_figure(
     inner = between([first[0], last[1]], limits)
     middle = None if len(population) < 3 else between(population[2], limits)
     return Figure(group, about, estimate, interval, inner, _bounds(*ratios[:2]), middle)
+
+
+def noise_width(found: Functionals) -> float:
+    """How wide noise, and numbers inside levels, make the interval of a mean before it is cut to
+    its limits.
+    """
+    ratios, ends = list[float](), 0.0
+    for n, d in ((0, 1), (3, 4)):
+        rows, noise = float(found.values[d]), found.covariance
+        if rows <= 0:
+            return math.inf
+        r = float(found.values[n]) / rows
+        ends += Z * math.sqrt(noise[n, n] - 2 * r * noise[n, d] + r**2 * noise[d, d]) / rows
+        ratios.append(r)
+    return abs(ratios[1] - ratios[0]) + ends
 
 
 def _quantile(
@@ -461,6 +480,35 @@ class CellRoles:
         """The roles where only one level of a column is asked about."""
         here = along(np.arange(self.columns[axis].levels) == level, axis, len(self.columns))
         return replace(self, out=self.out | ~here, zero=self.zero & here, one=self.one & here)
+
+
+def by_groups(query: Query, cells: CellRoles) -> Iterator[tuple[str | None, CellRoles]]:
+    """The groups of `by`, in the order of their levels, and what rows of each cell count as.
+
+    Raises:
+        OutputError: there are too many groups.
+    """
+    check_groups(query, cells.columns)
+    axes = [cells.axis(name) for name in query.by]
+    for levels in product(*(range(cells.columns[axis].levels) for axis in axes)):
+        asked, labels = cells, list[str]()
+        for axis, level in zip(axes, levels, strict=True):
+            asked = asked.within(axis, level)
+            labels.append(cells.columns[axis].labels[level])
+        yield ", ".join(labels) or None, asked
+
+
+def check_groups(query: Query, columns: Sequence[ColumnDomain]) -> None:
+    """Refuse more groups than `by` takes (`OutputError`)."""
+    sizes = {c.name: c.levels for c in columns if c.name in query.by}
+    groups = math.prod(sizes.values())
+    if groups > SETTINGS.max_groups:
+        listed = ", ".join(f"{name!r} has {sizes[name]} levels" for name in query.by)
+        raise OutputError(
+            f"column {listed}, and `by` takes {SETTINGS.max_groups}"
+            + (" groups in all" if len(sizes) > 1 else ""),
+            hint="ask about some of them with `where`",
+        )
 
 
 def roles(query: Query, columns: Sequence[ColumnDomain]) -> CellRoles:

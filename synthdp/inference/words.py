@@ -157,15 +157,20 @@ def figure_lines(
     statistic: str, figures: Sequence[Figure], *, interval: bool, unit: str | None = None
 ) -> list[Sequence[str]]:
     """The cells of each figure, below those of a head."""
-    middles = any(figure.at_middles for figure in figures)
-    head = ["95% interval", *(["at middles of levels"] if middles else [])] if interval else []
+    beside = [
+        (name, head)
+        for name, head in (("by_levels", "by levels alone"), ("at_middles", "at middles of levels"))
+        if any(getattr(figure, name) for figure in figures)
+    ]
+    head = ["95% interval", *(text for _, text in beside)] if interval else []
     lines: list[Sequence[str]] = [["", f"estimate{f' ({unit})' if unit else ''}", *head, "rows"]]
     for figure in figures:
         line = [figure.group or "", figure.refused or ""]
         if figure.refused is None:
             at = figure.estimate
             line[1] = "lost in noise" if at is None else shown(statistic, at)
-            for ends in (figure.interval, figure.at_middles)[: len(head)]:
+            asked = [figure.interval, *(getattr(figure, name) for name, _ in beside)]
+            for ends in asked[: len(head)]:
                 line.append(" to ".join(shown(statistic, end) for end in ends or ()))
             line.append("" if figure.rows is None else f"{figure.rows:,.0f}")
         lines.append(line)

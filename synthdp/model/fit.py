@@ -39,7 +39,15 @@ from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.mechanism import Mechanism
 from synthdp.privacy.mechanisms.sums import Sums
 from synthdp.privacy.noise import fresh_generator
-from synthdp.privacy.plan import MEASURE, PAIRS, TARGETS, TRAIN, estimand_purpose, needed
+from synthdp.privacy.plan import (
+    MEASURE,
+    MOMENTS,
+    PAIRS,
+    TARGETS,
+    TRAIN,
+    estimand_purpose,
+    needed,
+)
 from synthdp.privacy.private import Released
 from synthdp.spec.model import ReleaseSpec
 
@@ -85,7 +93,8 @@ class TrainingReleaser(Releaser, Protocol):
 class Fitted:
     """Everything that a run released on its way to the synthesizer.
 
-    `sums` are those of the spec's estimands, by name. Tables of estimands are among `marginals`.
+    `sums` are those of the spec's estimands, by name, and of all numbers as `MOMENTS`. Tables of
+    estimands are among `marginals`.
     """
 
     marginals: Released[tuple[NoisyTable, ...]]
@@ -110,12 +119,13 @@ def fit(
     """Measure, find the graph, train. `check` may stop the run after the first noisy tables."""
     marginals = measure(releaser, check)
     tables, sums = tables_and_sums(releaser.plan.estimands)
-    asked = releaser.release_together(
-        {estimand_purpose(name): mechanism for name, mechanism in (tables | sums).items()}
-    )
+    planned = {estimand_purpose(name): mechanism for name, mechanism in (tables | sums).items()}
+    moments = releaser.plan.moments
+    asked = releaser.release_together(planned | ({MOMENTS: moments} if moments else {}))
     for name in tables:
         marginals = _joined(marginals, asked[estimand_purpose(name)])
     released = {name: asked[estimand_purpose(name)] for name in sums}
+    released |= {MOMENTS: asked[MOMENTS]} if moments else {}
     graph = find_graph(
         releaser, spec.graph, domain, known=marginals, targets=spec.evaluation.targets
     )

@@ -14,6 +14,7 @@ from synthdp.errors import WrongTableError
 from synthdp.graph.stage import rounds
 from synthdp.model.estimands import check_estimands, estimand_rounds
 from synthdp.model.interactions import with_screen
+from synthdp.model.moments import moments_round
 from synthdp.privacy.calibration import expected_fit_rows, make_plan, rows_over_noise
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import ReleasePlan
@@ -43,6 +44,7 @@ def plan_for(spec: ReleaseSpec, domain: Domain, *, like: ReleaseSpec | None = No
         domain,
         graph_rounds=with_screen(graph_rounds, spec, domain),
         estimands=estimand_rounds(spec, domain),
+        moments=moments_round(spec, domain),
     )
     check_estimands(plan, spec)
     return plan

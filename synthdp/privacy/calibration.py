@@ -25,6 +25,7 @@ from synthdp.privacy.mechanisms.frequent_texts import TextBudget
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals, OnCounts
 from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
 from synthdp.privacy.mechanisms.scores import ScoreBudget
+from synthdp.privacy.mechanisms.sums import ProductSums
 from synthdp.privacy.plan import MechanismFactory, ReleasePlan
 from synthdp.privacy.table import Columns
 from synthdp.spec.model import ReleaseSpec, SynthesizerSettings
@@ -46,12 +47,22 @@ def make_plan(
     *,
     graph_rounds: Mapping[str, MechanismFactory] = MappingProxyType({}),
     estimands: Mapping[str, MechanismFactory] = MappingProxyType({}),
+    moments: Callable[[float], ProductSums] | None = None,
 ) -> ReleasePlan:
     """The calibrated plan of a release; `graph_rounds` and `estimands` name what the graph stage
-    may release, and what estimands are made of, each started from its whole share.
+    may release, and what estimands are made of, each started from its whole share, as `moments`.
     """
     rows_per_unit = spec.dataset.privacy_unit.max_rows
-    return _calibrated(_rough_plan(spec, domain, graph_rounds, estimands, rows_per_unit))
+    rough = _rough_plan(spec, domain, graph_rounds, estimands, rows_per_unit)
+    if moments is not None:
+        rough = replace(rough, moments=moments(share_mu(spec, spec.privacy.shares.moments)))
+    return _calibrated(rough)
+
+
+def share_mu(spec: ReleaseSpec, share: float) -> float:
+    """The mu of a Gaussian mechanism that would meet this share of the budget on its own."""
+    part, privacy = share * (1 - spec.evaluation.dp_share), spec.privacy
+    return mu_of(part * privacy.epsilon, part * privacy.delta)
 
 
 def make_search_plan(
@@ -127,9 +138,6 @@ def _rough_plan(
     """Each purpose with the noise that would meet its share on its own."""
     privacy, shares, scores = spec.privacy, spec.privacy.shares, spec.evaluation.dp_share
 
-    def gaussian_mu(share: float, *, of: float = 1 - scores) -> float:
-        return mu_of(share * of * privacy.epsilon, share * of * privacy.delta)
-
     def training(settings: SynthesizerSettings, share: float) -> DpSgd:
         sample, part = sample_rate(spec), share * (1 - scores)
         delta = min(0.5, part * privacy.delta / sample)
@@ -137,7 +145,7 @@ def _rough_plan(
         return _rough_training(settings, expected_fit_rows(spec), mu, sample)
 
     def tables(chosen: Sequence[Columns], share: float) -> NoisyMarginals:
-        return NoisyMarginals(domain, tuple(chosen), math.sqrt(len(chosen)) / gaussian_mu(share))
+        return NoisyMarginals(domain, tuple(chosen), math.sqrt(len(chosen)) / share_mu(spec, share))
 
     one_way = [(name,) for name in domain.names]
     measure = replace(tables(one_way, shares.measure), scales=_scales(domain, one_way))
@@ -153,13 +161,17 @@ def _rough_plan(
             if privacy.pairs
             else None
         ),
-        estimands=_started(estimands, gaussian_mu(shares.estimands)) if estimands else {},
-        graph=_started(rounds, gaussian_mu(shares.graph)) if rounds else {},
+        estimands=_started(estimands, share_mu(spec, shares.estimands)) if estimands else {},
+        graph=_started(rounds, share_mu(spec, shares.graph)) if rounds else {},
         targets=(
             training(_target_settings(settings), shares.targets) if settings.targets else None
         ),
         train=training(settings, shares.train) if shares.train else None,
-        scores=_rough_scores(spec, domain, gaussian_mu(scores, of=1)) if scores else None,
+        scores=(
+            _rough_scores(spec, domain, mu_of(scores * privacy.epsilon, scores * privacy.delta))
+            if scores
+            else None
+        ),
     )
 
 

@@ -26,11 +26,13 @@ from synthdp.privacy.mechanisms.frequent_texts import TextBudget
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
 from synthdp.privacy.mechanisms.scores import ScoreBudget
+from synthdp.privacy.mechanisms.sums import ProductSums
 from synthdp.spec.model import Model
 
 # Purposes, as ledgers and certificates name them; those of the graph, and of estimands, have a name
 # of their own each.
 MEASURE, PAIRS, TARGETS, TRAIN, SCORES = "measure", "pairs", "targets", "train", "scores"
+MOMENTS = "moments"
 # Of a run that drafts a spec (`synthdp init --private`), and of no release.
 FORMS, TEXTS = "forms", "texts"
 GRAPH, ESTIMAND = "graph: ", "estimand: "
@@ -41,6 +43,7 @@ SERVES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         MEASURE: TABLE_USES,
         PAIRS: PAIR_USES,
+        MOMENTS: ("answers",),
         TARGETS: ("model",),
         TRAIN: ("model",),
         SCORES: ("published scores",),
@@ -117,6 +120,7 @@ class ReleasePlan:
     """Every spend of one run, in fields that are named like their purposes; None is not planned.
 
     `measure`: one-way tables of all columns. `pairs`: two-way tables that the spec names.
+    `moments`: sums of all numbers.
     `estimands`: what each of the spec's estimands is made of, by name. `graph`: what the graph
     stage may release, by name. `targets`: training of the targets' heads. `train`:
     training of the network. `scores`: published scores. `forms` and `texts`: how the values of
@@ -129,6 +133,7 @@ class ReleasePlan:
     rows_per_unit: int
     measure: NoisyMarginals | None = None
     pairs: NoisyMarginals | None = None
+    moments: ProductSums | None = None
     estimands: Mapping[str, PlannedMechanism] = field(default_factory=dict, hash=False)
     graph: Mapping[str, PlannedMechanism] = field(default_factory=dict, hash=False)
     targets: DpSgd | None = None
@@ -143,6 +148,7 @@ class ReleasePlan:
         listed: list[tuple[str, PlannedMechanism | None]] = [
             (MEASURE, self.measure),
             (PAIRS, self.pairs),
+            (MOMENTS, self.moments),
             *((estimand_purpose(name), mechanism) for name, mechanism in self.estimands.items()),
             *((graph_purpose(name), mechanism) for name, mechanism in self.graph.items()),
             (TARGETS, self.targets),

@@ -330,8 +330,8 @@ def publish(
 
 
 def estimands_of(job: Job, fitted: Fitted) -> Released[dict[str, Any]] | None:
-    """The content of `estimands.json`, if the spec names estimands."""
-    if not job.spec.estimands:
+    """The content of `estimands.json`, if the spec pays for sums."""
+    if not job.spec.pays_for_sums:
         return None
     # Contingency tables are among the noisy tables, which every estimand's receipts then include.
     sums = fitted.tables.map(lambda _: list[Sums]())

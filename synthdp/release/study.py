@@ -302,7 +302,8 @@ def comparable(spec: ReleaseSpec, rows: Rows, learned: int) -> ReleaseSpec:
             hint="draw one in graph.edges, or use graph.mode learn or predict",
         )
     graph, shares, judged = spec.graph, spec.privacy.shares, spec.evaluation
-    freed = {"measure": shares.measure + shares.estimands, "estimands": 0.0}
+    tables = shares.measure + shares.estimands + shares.moments
+    freed = {"measure": tables, "estimands": 0.0, "moments": 0.0}
     privacy = spec.privacy.model_copy(update={"shares": shares.model_copy(update=freed)})
     settings = {"enabled": True, "effects": (), "random_targets": judged.random_targets or learned}
     if graph.on_refuted == "fail":

@@ -293,7 +293,7 @@ def _receipt_problems(stated: Certificate, reader: Reader, spec: ReleaseSpec) ->
         needed |= {"graph.json", "graph.svg"}
     if spec.evaluation.dp_scores:
         needed |= {*SCORED_FILES}
-    if spec.estimands:
+    if spec.pays_for_sums:
         needed |= {ESTIMANDS}
     charges = {e.hash for e in reader.charges}
     by_file = {r.file: set(r.receipts) for r in stated.released}

@@ -27,15 +27,15 @@ from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.predict import prediction_order
 from synthdp.graph.validation import SETTINGS as VALIDATION
 from synthdp.graph.validation import STATUSES, Implication, claimed
-from synthdp.inference.estimands import estimands_json, stated_sums
-from synthdp.model.estimands import estimand_name, sums_of
+from synthdp.inference.estimands import estimands_json, measured_sums, stated_sums
+from synthdp.model.estimands import estimand_name
 from synthdp.model.interactions import INTERACTIONS
 from synthdp.privacy.events.kernel import GaussianSumsDpEvent
 from synthdp.privacy.events.kinds import event_from_json, event_to_json
 from synthdp.privacy.mechanisms.marginals import sampler_for
 from synthdp.privacy.mechanisms.scores import ScoreBudget, Scored, compared
 from synthdp.privacy.mechanisms.sums import GRID, SQUARE, NoisyProducts, Sums
-from synthdp.privacy.plan import SCORES, estimand_purpose, graph_purpose
+from synthdp.privacy.plan import MOMENTS, SCORES, estimand_purpose, graph_purpose
 from synthdp.spec.model import ReleaseSpec
 from synthdp.verify.reader import Reader, wrong
 
@@ -298,9 +298,11 @@ def check_estimands(reader: Reader) -> Iterator[str]:
     charged = {e.body["purpose"] for e in reader.charges}
     if paid := sorted(p for p in charged - asked if p.startswith(estimand_purpose(""))):
         yield f"spec.yaml: lacks the estimand that the ledger charged as {paid[0]!r}"
-    if reader.holds(ESTIMANDS) != bool(spec.estimands):
-        yield f"{ESTIMANDS}: must be there where the spec names estimands, and nowhere else"
-    if not spec.estimands or not reader.holds(ESTIMANDS):
+    if (MOMENTS in charged) != (spec.privacy.shares.moments > 0):
+        yield "spec.yaml: its share of moments and the charges of the ledger do not agree"
+    if reader.holds(ESTIMANDS) != spec.pays_for_sums:
+        yield f"{ESTIMANDS}: must be there where the spec pays for sums, and nowhere else"
+    if not spec.pays_for_sums or not reader.holds(ESTIMANDS):
         return
     stated, domain = reader.json(ESTIMANDS), Domain.from_spec(spec.columns)
     sums = stated_sums(stated, spec, domain)
@@ -310,7 +312,7 @@ def check_estimands(reader: Reader) -> Iterator[str]:
     yield from _missing_tables(reader)
     for name, value in sums.items():
         if not on_lattice(value):
-            yield f"{ESTIMANDS}: sums of estimand {name} are none that its noise is rounded to"
+            yield f"{ESTIMANDS}: sums of {_told(name)} are none that their noise is rounded to"
         yield from _noise_problems(reader, name, value, domain)
 
 
@@ -334,20 +336,24 @@ def _missing_tables(reader: Reader) -> Iterator[str]:
 
 def _noise_problems(reader: Reader, name: str, value: Sums, domain: Domain) -> Iterator[str]:
     """Noise that is not that of the one charge for these sums."""
-    purpose = estimand_purpose(name)
+    purpose = MOMENTS if name == MOMENTS else estimand_purpose(name)
     events = reader.paid(purpose)
     if len(events) != 1:
         yield f"{ESTIMANDS}: {len(events)} charges of the ledger are for {purpose!r}, not one"
         return
-    estimand, charged = reader.spec.estimands[int(name) - 1], event_from_json(events[0])
-    measured = sums_of(reader.spec, domain, estimand)
+    charged = event_from_json(events[0])
+    measured = measured_sums(reader.spec, domain)[name]
     moved = reader.spec.dataset.privacy_unit.max_rows * measured.sensitivity
     sigma = getattr(charged, "noise_multiplier", math.nan) * moved
     covered = isinstance(charged, dp_accounting.GaussianDpEvent)
     if isinstance(charged, GaussianSumsDpEvent):
         covered = charged.replaced >= measured.event(1).replaced * (1 - ESTIMAND_TOLERANCE)
     if not covered or not math.isclose(value.sigma, sigma, rel_tol=ESTIMAND_TOLERANCE):
-        yield f"{ESTIMANDS}: estimand {name} states noise of {value.sigma:.6g}, which is not paid"
+        yield f"{ESTIMANDS}: {_told(name)} states noise of {value.sigma:.6g}, which is not paid"
+
+
+def _told(name: str) -> str:
+    return name if name == MOMENTS else f"estimand {name}"
 
 
 def on_lattice(value: Sums) -> bool:

@@ -116,7 +116,18 @@ def product_sums(domain: Domain) -> tuple[ProductSums, ...]:
                 arm = Arm(((upper_half(domain, category.name), True),) if where else ())
                 design = _design(category, number, outcome[0], part)
                 found.append(design.mechanism(domain, arm, noise))
+    if ranged:
+        found.append(_apart(domain, ranged[0], category))
     return tuple(found)
+
+
+def _apart(domain: Domain, number: ColumnDomain, category: ColumnDomain) -> ProductSums:
+    """A number, its square, and the number by the levels of a column, whatever else rows lack."""
+    part = (number.name, NUMBER)
+    levels = range(min(MAX_INDICATORS, category.levels)) if number != category else ()
+    by_level = [tuple(sorted([part, (category.name, level)])) for level in levels]
+    asked = ((part,), (part, part), *by_level)
+    return ProductSums(domain, Arm(), (_bounded(number, 1.0),), asked, 0.8, apart=True)
 
 
 def _design(

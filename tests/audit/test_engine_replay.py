@@ -22,7 +22,14 @@ from synthdp.privacy.engines.engine import EngineTable, Reading
 from synthdp.privacy.engines.parts import find_parts
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.mechanisms.mechanism import Arrays, Mechanism
-from synthdp.privacy.mechanisms.sums import NUMBER, Arm, Bounded, ProductSums, StratumSums
+from synthdp.privacy.mechanisms.sums import (
+    NUMBER,
+    Arm,
+    Bounded,
+    Product,
+    ProductSums,
+    StratumSums,
+)
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.session import CellsOf, tables_for
 from synthdp.privacy.table import Table
@@ -49,9 +56,15 @@ NUMBERS = Domain.from_spec(
 HALF = upper_half(NUMBERS, "n")
 CLIPPED = Bounded("n", 0.0, 60.0)
 PRODUCTS = ((), (("n", NUMBER),), (("y", 1),))
+APART: tuple[Product, ...] = (
+    (("n", NUMBER),),
+    (("n", NUMBER), ("n", NUMBER)),
+    *((("n", NUMBER), ("y", level)) for level in range(3)),
+)
 SUMS: list[Any] = [
     StratumSums(NUMBERS, (Arm(((HALF, True),)), Arm()), ("y",), CLIPPED, 2.0),
     ProductSums(NUMBERS, Arm(), (CLIPPED,), PRODUCTS, 2.0),
+    ProductSums(NUMBERS, Arm(), (CLIPPED,), APART, 2.0, apart=True),
 ]
 BESIDE = (
     NoisyMarginals(NUMBERS, (("n",), ("n", "y")), 2.0).for_unit(MOST),
@@ -153,7 +166,7 @@ def test_a_unit_more_moves_what_is_charged_and_no_more(mechanism: Any, tmp_path:
     assert found.findings == () and found.largest_share > 0.99
 
 
-@pytest.mark.parametrize("mechanism", SUMS, ids=["strata", "products"])
+@pytest.mark.parametrize("mechanism", SUMS, ids=["strata", "products", "apart"])
 def test_a_unit_more_moves_sums_by_what_is_charged_and_no_more(
     mechanism: Any, tmp_path: Path
 ) -> None:

@@ -124,7 +124,7 @@ CHANGES: dict[str, tuple[Callable[[Bundle], object], str]] = {
     ),
     "sums between those that noise is rounded to": (
         lambda b: (b.stated["sums"]["3"]["products"].__setitem__(0, 1.0001), b.again()),
-        "sums of estimand 3 are none that its noise is rounded to",
+        "sums of estimand 3 are none that their noise is rounded to",
     ),
 }
 

@@ -69,6 +69,15 @@ def products(noise: float = 1.0, arm: Arm | None = None) -> ProductSums:
     return DESIGN.mechanism(DOMAIN, arm or Arm(), noise)
 
 
+def apart(noise: float = 1.0) -> ProductSums:
+    """Visits and age, their squares, and both by the levels of plan, one of which is its lack."""
+    visits = ("visits", NUMBER)
+    asked = [((n, NUMBER),) * k for n in ("visits", "age") for k in (1, 2)]
+    asked += [tuple(sorted([n, ("plan", level)])) for n in (visits, AGE) for level in range(4)]
+    numbers = (CLIPPED, Bounded("age", 0.0, 99.0))
+    return ProductSums(DOMAIN, Arm(), numbers, tuple(asked), noise, apart=True)
+
+
 def matrix(
     count: int = 3, *, degree: int = 2, deviations: float = 2.0, noise: float = 1.0
 ) -> MomentMatrix:
@@ -120,6 +129,7 @@ CASES = {
     ),
     "strata": Case(strata, lambda rows, seed: table_of(frame_of(rows, seed)), of_strata),
     "products": Case(products, lambda rows, seed: table_of(frame_of(rows, seed)), lambda v: v.sums),
+    "apart": Case(apart, lambda rows, seed: table_of(frame_of(rows, seed)), lambda v: v.sums),
 }
 every = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
@@ -294,6 +304,44 @@ def test_products_equal_those_of_pandas_on_complete_rows() -> None:
     expected = design.T @ design
     assert DESIGN.moments(found.sums) == pytest.approx(expected, abs=len(kept) / GRID)
     assert found.sums[0] == len(kept)
+
+
+def test_products_that_stand_apart_equal_those_of_pandas_on_rows_that_have_the_number() -> None:
+    """A row without visits counts for age, one without a plan at that level."""
+    frame = frame_of(3000, 0)
+    held_out = np.random.default_rng(1).random(len(frame)) < 0.3
+    measured = apart()
+    found = dict(
+        zip(
+            measured.products,
+            measured.run(table_of(frame, held_out), Silent.fresh()).sums,
+            strict=True,
+        )
+    )
+    kept = frame[~held_out]
+    plans = kept["plan"].fillna("none")
+    for name, end in (("visits", 30.0), ("age", 99.0)):
+        part = (name, NUMBER)
+        u = ((kept[name].astype(float).clip(0, end) - end / 2) / (end / 2)).fillna(0.0)
+        near = len(kept) / GRID
+        assert found[(part,)] == pytest.approx(u.sum(), abs=near)
+        assert found[part, part] == pytest.approx((u**2).sum(), abs=near)
+        for level, plan in enumerate(("a", "b", "c", "none")):
+            at = tuple(sorted([part, ("plan", level)]))
+            assert found[at] == pytest.approx(u[plans == plan].sum(), abs=near)
+
+
+def test_no_row_moves_what_stands_apart_further_than_is_charged_and_some_come_near() -> None:
+    """Rows at all ends, with and without each column: coming, going and replaced."""
+    measured = apart()
+    one = single(measured, ends([0, 15, 30, 99, None], [0, 49, 99], ["f"], ["a", "b", "c", None]))
+    assert measured.sensitivity == math.sqrt(6)
+    far = max(map(np.linalg.norm, one))
+    assert far <= measured.sensitivity * (1 + 1e-12)
+    assert far == pytest.approx(measured.sensitivity, rel=1e-4)
+    moved = max(np.linalg.norm(a - b) for a in one for b in one)
+    allowed = measured.sigma * measured.event(1).moved("replace_one")
+    assert 0.9 * allowed <= moved <= allowed * (1 + 1e-12)
 
 
 def test_raw_terms_are_made_of_scaled_ones() -> None:

@@ -175,7 +175,7 @@ def test_verify_sees_another_figure_other_noise_and_a_missing_file(asked: Tiny) 
         (lambda stated: stated["sums"]["5"]["products"].pop(), "estimands.json"),
         (lambda stated: stated["sums"]["5"].update(sigma=0.5), "states noise of"),
         (less_noise, "states noise of"),
-        (off_lattice, "are none that its noise is rounded to"),
+        (off_lattice, "are none that their noise is rounded to"),
         (lambda stated: stated["sums"].pop("4"), "estimands.json"),
         (lambda stated: stated["sums"]["4"]["counts"].append(1.0), "estimands.json"),
     ):

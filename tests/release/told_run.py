@@ -64,6 +64,11 @@ OF_THE_RUN: dict[str, Told] = {
         (lambda spec: "estimand: 1" in seams.purposes(spec), False, True),
         (of(seams.shadow, "privacy/shares/measure"), 0.2, 0.5),
     ),
+    "Shares.moments": told(
+        {"privacy": {"shares": {"measure": 0.3, "train": 0.5, "moments": 0.2}}},
+        (lambda spec: "moments" in seams.purposes(spec), False, True),
+        (of(seams.shadow, "privacy/shares/measure"), 0.2, 0.5),
+    ),
     "Shares.pairs": told(
         {
             "privacy": {

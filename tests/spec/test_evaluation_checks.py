@@ -72,12 +72,12 @@ def test_scores_are_bought_for_a_share_of_the_whole_and_the_rest_is_split() -> N
     )
     assert (plain.evaluation.dp_share, charged.evaluation.dp_share) == (0.0, 0.05)
     whole, shared = (plan_for(s, Domain.from_spec(s.columns)) for s in (plain, charged))
-    assert [s.purpose for s in whole.spends] == ["measure", "train"] and [
+    assert [s.purpose for s in whole.spends] == ["measure", "moments", "train"] and [
         s.purpose for s in shared.spends
-    ] == ["measure", "train", "scores"]
-    assert shared.epsilon_spent <= 1.0 and 0.03 < shared.epsilon_of(shared.spends[2]) < 0.3
-    assert shared.epsilon_of(shared.spends[1]) < whole.epsilon_of(whole.spends[1])
-    assert shared.spends[2].mechanism.name.endswith(
+    ] == ["measure", "moments", "train", "scores"]
+    assert shared.epsilon_spent <= 1.0 and 0.03 < shared.epsilon_of(shared.spends[3]) < 0.3
+    assert shared.epsilon_of(shared.spends[2]) < whole.epsilon_of(whole.spends[2])
+    assert shared.spends[3].mechanism.name.endswith(
         "on 3 scores of the synthetic table"
     )  # the age is a number
-    assert shared.spends[2].serves == ("published scores",)
+    assert shared.spends[3].serves == ("published scores",)

@@ -31,6 +31,7 @@ from synthdp.spec.model import (
 from synthdp.spec.model.rules import (
     ESTIMANDS_SHARE,
     FINE_SHARES,
+    MOMENTS_SHARE,
     PREDICT_SHARES,
     batch,
     fine_bins,
@@ -201,7 +202,9 @@ def test_mode_predict_gives_fine_bins_to_ranges_that_leave_them_out() -> None:
     domain = Domain.from_spec(spec.columns)
     assert [domain[name].levels for name in ("age", "price", "pay", "day")] == [121, 983, 208, 731]
     assert spec.columns["told"].edges is None and domain["told"].levels == 5  # type: ignore[union-attr]
-    assert spec.privacy.shares == FINE_SHARES
+    shares = spec.privacy.shares
+    assert shares.moments == MOMENTS_SHARE
+    assert shares.measure / shares.graph == pytest.approx(FINE_SHARES.measure / FINE_SHARES.graph)
     age = domain["age"]
     assert age.labels[:3] == ("0", "1", "2"), "the spike, then every other age"
     assert domain["price"].labels[:2] == ("[0.1, 0.11)", "[0.11, 0.12)")

@@ -265,7 +265,9 @@ class NoisyProducts:
 class ProductSums:
     """Sums over rows of products of numbers in [-1, 1] and of indicators of levels, plus noise.
 
-    A row counts where the arm holds and none of the columns is missing.
+    A row counts where the arm holds and none of the columns is missing; where products stand
+    `apart` it counts wherever the arm holds: a number that it lacks is 0, and to lack a category is
+    a level like others.
 
     Sensitivity [derived here]: call two products alike if they differ in the levels of their
     indicators alone. A row has one level of each column. Products that are alike and not equal ask
@@ -292,6 +294,7 @@ class ProductSums:
     numbers: tuple[Bounded, ...]
     products: tuple[Product, ...]
     noise_multiplier: float
+    apart: bool = False
 
     def __post_init__(self) -> None:
         if len(self.products) > MAX_PRODUCTS:
@@ -365,27 +368,29 @@ class ProductSums:
     def block(self, frame: Any, codes: Codes) -> Integers:
         """What some rows add, in parts of `GRID`."""
         total = np.zeros(len(self.products), dtype=np.int64)
-        parts, counted = self._parts(frame, codes), self._counted(frame, codes)
+        counted = self._counted(frame, codes).astype(np.float64)
+        numbers = {number.column: self._number(number, frame, codes) for number in self.numbers}
+        kinds: dict[tuple[tuple[str, bool], ...], list[int]] = {}
         for at, product in enumerate(self.products):
-            value = counted.astype(np.float64)
-            for part in product:
-                value *= parts[part]
-            total[at] = np.rint(value * GRID).astype(np.int64).sum()
+            kinds.setdefault(_kind(product), []).append(at)
+        for kind, places in kinds.items():
+            value, cell = counted, np.zeros(len(codes), dtype=np.int64)
+            asked = np.zeros(len(places), dtype=np.int64)
+            for i, (name, is_number) in enumerate(kind):
+                if is_number:
+                    value = value * numbers[name]
+                    continue
+                levels = self.domain[name].levels
+                cell = cell * levels + codes[:, self.domain.index(name)]
+                asked = asked * levels + np.array([self.products[at][i][1] for at in places])
+            order = np.argsort(asked)
+            near = order[np.searchsorted(asked[order], cell).clip(max=len(asked) - 1)]
+            parts = np.where(asked[near] == cell, np.rint(value * GRID), 0.0)
+            total[places] = np.bincount(near, weights=parts, minlength=len(asked))
         return total
 
-    def _parts(self, frame: Any, codes: Codes) -> Mapping[Part, npt.NDArray[np.float64]]:
-        """Each part that products have, `[rows]`: numbers cut to [-1, 1], zero where missing."""
-        bounds = {number.column: number for number in self.numbers}
-        found = {}
-        for name, level in {part for product in self.products for part in product}:
-            if level == NUMBER:
-                found[name, level] = self._number(bounds[name], frame, codes)
-            else:
-                found[name, level] = (codes[:, self.domain.index(name)] == level).astype(np.float64)
-        return found
-
     def _number(self, bounds: Bounded, frame: Any, codes: Codes) -> npt.NDArray[np.float64]:
-        values = np.nan_to_num(self._values(bounds.column, frame, codes))
+        values = self._values(bounds.column, frame, codes)
         clipped = np.clip(values, bounds.lower, bounds.upper)
         with np.errstate(all="ignore"):
             scaled = np.nan_to_num((clipped - bounds.middle) / bounds.half)
@@ -395,7 +400,7 @@ class ProductSums:
         """Which rows count, `[rows]`."""
         values = {name: self._values(name, frame, codes) for name in self.reads}
         found = self.arm.holds(values, len(frame))
-        for name in self.columns:
+        for name in () if self.apart else self.columns:
             found &= ~np.isnan(values[name])
         return found
 

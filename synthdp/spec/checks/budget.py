@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from synthdp.spec.load.wording import SpecMistake, claims, stated
 from synthdp.spec.model import Gate, ReleaseSpec, category_types
+from synthdp.spec.model.rules import counts_only, summed_numbers
 
 
 def amounts(spec: ReleaseSpec) -> Iterator[SpecMistake]:
@@ -56,6 +57,11 @@ def shares(spec: ReleaseSpec) -> Iterator[SpecMistake]:
         ("targets", targets, ", and synthesizer.targets names no column",
          "name columns there, or set it to 0"),
         ("estimands", estimands, ", and there are no estimands", "name some, or set it to 0"),
+        ("moments", not counts_only(spec), ", and engine sql counts and adds up nothing",
+         "set it to 0, or use another engine"),
+        ("moments", summed_numbers(spec), ", and no column is a number", "set it to 0"),
+        ("moments", len(summed_numbers(spec)) <= 1000, ", for more than 1,000 numbers",
+         "set it to 0"),
         ("graph", searched, f"; graph mode {mode} spends nothing on the graph",
          "set it to 0 and give its part to measure or train, or use another mode"),
     ]  # fmt: skip

@@ -211,6 +211,11 @@ class ReleaseSpec(Model):
     )
 
     @property
+    def pays_for_sums(self) -> bool:
+        """Whether sums of rows are measured beside tables: for estimands, or of all numbers."""
+        return bool(self.estimands) or self.privacy.shares.moments > 0
+
+    @property
     def modelled(self) -> dict[str, Column]:
         """The columns that are read and modelled: all but those that are computed from others."""
         return {name: column for name, column in self.columns.items() if derived_of(column) is None}

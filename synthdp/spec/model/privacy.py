@@ -30,6 +30,12 @@ class Shares(Model):
     estimands: Part = key(
         "for `estimands`, in equal parts; 0.15 where shares are left out", 0.15, default=0.0
     )
+    moments: Part = key(
+        "for sums of all numbers and of their squares, by which means have intervals that narrow;"
+        " 0.1 where shares are left out and noise leaves something of them",
+        0.1,
+        default=0.0,
+    )
     train: Part = key(
         "for training the model by DP-SGD; mode predict does without it", 0.4, default=0.8
     )
@@ -41,7 +47,7 @@ class Shares(Model):
             parts = " + ".join(
                 f"{name} {share:g}"
                 for name, share in self.model_dump().items()
-                if share or name not in ("pairs", "targets", "estimands")
+                if share or name not in ("pairs", "targets", "estimands", "moments")
             )
             left = [n for n, x in self.model_dump().items() if x and n not in self.model_fields_set]
             unsaid = (

@@ -16,7 +16,7 @@ from typing import Any
 
 from synthdp.spec.addresses import is_pattern, is_url
 from synthdp.spec.model import Column, Compute, ParquetSource, Ranged, ReleaseSpec, Shares, Source
-from synthdp.spec.model.columns import Datetime, Mapped
+from synthdp.spec.model.columns import Datetime, Integer, Mapped, Number
 from synthdp.spec.model.dataset import EngineName
 
 # Shares are in epsilon. Chosen on five public tables, of .2 to .5: one-way tables of fine bins
@@ -24,6 +24,8 @@ from synthdp.spec.model.dataset import EngineName
 PREDICT_SHARES = Shares(measure=0.2, graph=0.8, train=0.0)
 FINE_SHARES = Shares(measure=0.4, graph=0.6, train=0.0)
 ESTIMANDS_SHARE = 0.15  # of estimands, where shares are left out; all else gets the rest
+MOMENTS_SHARE = 0.1  # of moments likewise: noises add in squares, so that others get 1% more
+MOMENTS_LEFT = 0.2  # half ranges by which the noise may move a mean, at about twice its deviation
 
 
 def fill_defaults(spec: ReleaseSpec) -> ReleaseSpec:
@@ -59,11 +61,32 @@ def _with_shares(spec: ReleaseSpec) -> ReleaseSpec:
     shares = spec.privacy.shares
     if spec.graph.mode == "predict":
         shares = FINE_SHARES if _left_out(spec) else PREDICT_SHARES
-    if spec.estimands:
-        rest = {name: (1 - ESTIMANDS_SHARE) * part for name, part in shares.model_dump().items()}
-        shares = Shares(**{**rest, "estimands": ESTIMANDS_SHARE})
+    own = {"estimands": ESTIMANDS_SHARE} if spec.estimands else {}
+    own |= {"moments": MOMENTS_SHARE} if _moments_tell(spec) else {}
+    if own:
+        rest = {n: (1 - sum(own.values())) * part for n, part in shares.model_dump().items()}
+        shares = Shares(**(rest | own))
     privacy = spec.privacy.model_copy(update={"shares": shares})
     return spec.model_copy(update={"privacy": privacy})
+
+
+def _moments_tell(spec: ReleaseSpec) -> bool:
+    """Whether default sums of all numbers would say something of their means, by the noise of a
+    Gaussian mechanism [Dwork and Roth 2014, theorem A.1], which is above the plan's.
+    """
+    numbers, privacy = len(summed_numbers(spec)), spec.privacy
+    if not numbers or counts_only(spec) or spec.graph.mode in ("validate", "learn"):
+        return False  # these two must say what of the budget the graph gets
+    tails = math.sqrt(2 * math.log(1.25 / (MOMENTS_SHARE * privacy.delta)))
+    noise = math.sqrt(2 * numbers) * tails / (MOMENTS_SHARE * privacy.epsilon)
+    return 2 * noise * spec.dataset.privacy_unit.max_rows <= MOMENTS_LEFT * spec.dataset.rows.value
+
+
+def summed_numbers(spec: ReleaseSpec) -> tuple[str, ...]:
+    """The columns whose numbers are added up for `privacy.shares.moments`: all but dates."""
+    return tuple(
+        name for name, column in spec.modelled.items() if isinstance(column, Integer | Number)
+    )
 
 
 def _with_pairs(spec: ReleaseSpec) -> ReleaseSpec:

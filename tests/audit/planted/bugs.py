@@ -402,10 +402,9 @@ SUMS: Anchors = {
     "norm": ("math.sqrt(2 + SQUARE**2)", "@"),
     "noise": (f"return self._value({DRAW}", f"return self._value({DRAW} * @"),
     "number bound": ("clipped = np.clip(values, bounds.lower, bounds.upper)", "clipped = @"),
-    "cells": ("values = np.nan_to_num(self._values(bounds.column, frame, codes))", "values = @"),
     "number": ("return np.clip(scaled, -1.0, 1.0)", "return @"),
     "kinds": ("math.sqrt(len({_kind(product) for product in self.products}))", "@"),
-    "level": ("(codes[:, self.domain.index(name)] == level).astype(np.float64)", "@"),
+    "level": ("np.bincount(near, weights=parts, minlength=len(asked))", "@"),
     "products' noise": (f"noisy = {DRAW}", f"noisy = {DRAW} * @"),
 }
 STRATA_BUGS = """
@@ -421,13 +420,13 @@ ARMS_BUGS = "a row in each arm | moved | arms <-"
 PRODUCTS_BUGS = """
 numbers that are not cut | moved | number bound <- values && number <- scaled
 the sensitivity of one sum | moved | kinds <- 1.0
-a row in every level | moved | level <- np.ones(len(codes))
+a row in every level | moved | level <- np.rint(value * GRID).sum()
 99% of the noise | moved | products' noise <- 0.99
 noise that grows with the table | sigma | products' noise <- (1 + math.log1p(len(table.codes)))
 """
 RANGE_BUGS = """
 bounds from the rows | moved | number <- values / max(1e-9, np.abs(values).max(initial=0.0))
-ranks for numbers | moved | cells <- self._values(bounds.column, frame, codes) && number <- 2 * np.argsort(np.argsort(values)) / max(1, len(values) - 1) - 1
+ranks for numbers | moved | number <- 2 * np.argsort(np.argsort(values)) / max(1, len(values) - 1) - 1
 """  # noqa: E501
 
 
