@@ -189,6 +189,29 @@ class TestThePublicPage:
     ) -> None:
         assert _beats(score("tstr_accuracy", value, low, high), 0.285) == state
 
+    @pytest.mark.parametrize("turned", [False, True])
+    def test_of_several_targets_the_worst_has_name_figure_and_colour(self, turned: bool) -> None:
+        """Whichever is named first, and where another is known better or not at all."""
+        good = score("tstr_accuracy", 0.9, 0.85, 0.95, target="sort")
+        bad = score("tstr_accuracy", 0.12, 0.08, 0.16, target="size")
+        none = score("tstr_accuracy", None, 0.0, 1.0, target="kind")
+
+        def card(*found: dict[str, Any]) -> Verdict:
+            shown = [*found][::-1] if turned else [*found]
+            return uses_of(public(rows=4000, facts=facts(scores=shown)))["Prediction"]
+
+        two = card(good, bad)
+        assert (two.number, two.state) == ("0.12 (0.08 to 0.16)", "bad")
+        assert two.text.startswith("of answers on size, the worst of 2 targets,")
+        assert two.text.endswith("; of the other target is 0.9")
+        assert card(good, bad, {**good, "value": 0.8}).text.endswith("mean of the others is 0.85")
+        hidden = card(good, none)
+        assert (hidden.number, hidden.state) == ("not known", "unknown")
+        assert "models of kind" in hidden.text and hidden.text.endswith("the other target is 0.9")
+        least = card({**good, "value": 0.3, "low": 0.27}, good)
+        assert (least.number, least.state) == ("0.3 (0.27 to 0.95)", "good")
+        assert "worst" not in card(good).text and "other" not in card(good).text
+
     @pytest.mark.parametrize(("half", "state"), [(0.01, "good"), (0.3, "fair"), (2.0, "bad")])
     def test_estimands_are_judged_by_their_intervals(self, half: float, state: str) -> None:
         figure = {"estimate": 0.5, "interval": [0.5 - half, 0.5 + half], "rows": 100.0}

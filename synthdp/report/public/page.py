@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations, starmap
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import numpy as np
@@ -350,22 +350,30 @@ def _means(content: PublicContent, pairs: Sequence[MeasuredPair]) -> Verdict:
 
 
 def _models(content: PublicContent, columns: Sequence[Column]) -> Verdict:
-    """Whether what is learnt on these rows beats the constant guess on real ones."""
+    """Whether what is learnt on these rows beats the constant guess on real ones, by the worst of
+    several targets.
+    """
     scores = [s for s in content.facts["scores"] if s["target"]]
     if not scores:
         text = "how models that learn from these rows do on real ones was not paid for"
         better = f"{NOT_PAID}, and columns to predict"
         return Verdict("Prediction", "not published", text, "unknown", better=better)
     base = {c.name: float(c.noisy.max()) for c in columns}
-    score, guess = scores[0], base.get(scores[0]["target"])
+    states = [_beats(s, base.get(s["target"])) for s in scores]
+    state = verdicts.worst(states)
+    score = min(
+        (s for s, its in zip(scores, states, strict=True) if its == state),
+        key=lambda s: s["low"] - base.get(s["target"], 0.0),
+    )
+    rest = [s["value"] for s in scores if s is not score and s["value"] is not None]
+    told = {"score": score, "of": len(scores), "rest": fmean(rest) if rest else None}
     if score["low"] <= 0 and score["high"] >= 1:
-        text = say("model_unknown", target=score["target"])
+        text = say("model_unknown", **told)
         better = "a larger share for scores, or a larger epsilon"
         return Verdict("Prediction", "not known", text, "unknown", better=better)
-    text = say("model_score", score=score)
-    state = verdicts.worst(_beats(s, base.get(s["target"])) for s in scores)
+    text = say("model_score", **told)
     figure = estimated(score["value"], score["low"], score["high"])
-    if guess is None:
+    if (guess := base.get(score["target"])) is None:
         return Verdict("Prediction", figure, text, state)
     floor = f"always the commonest answer: {guess:.1%}"
     better = "a larger epsilon, or a larger share for targets"
@@ -374,13 +382,14 @@ def _models(content: PublicContent, columns: Sequence[Column]) -> Verdict:
 
 def _beats(score: Score, guess: float | None) -> State:
     """Green only where the whole interval is above the constant guess."""
-    if score["value"] is None or guess is None:
+    low, high = score["low"], score["high"]
+    if score["value"] is None or guess is None or (low <= 0 and high >= 1):
         return "unknown"
-    if score["low"] > guess:
+    if low > guess:
         return "good"
-    if score["high"] <= guess:
+    if high <= guess:
         return "bad"
-    return "unknown" if score["low"] < guess - 0.1 else "fair"
+    return "unknown" if low < guess - 0.1 else "fair"
 
 
 def _effects(content: PublicContent) -> Verdict:
