@@ -66,8 +66,10 @@ def render(content: ReportContent) -> str:
     misfits = content.misfits
     # The page's curve is of all attacks together, whatever was declared.
     whole = attack_card({k: v for k, v in (attack or {}).items() if k != "declared"})
+    advantage = most_advantage(content.profile) if content.profile else None
     view = {
         "content": content,
+        "protects": say("protects", unit=budget.unit, advantage=advantage),
         "uses": [*report_uses(content)],
         "verdicts": [*report_cards(content)],
         "lead": sections.gates(content.gates),
@@ -79,6 +81,7 @@ def render(content: ReportContent) -> str:
         "columns": sections.columns(content, most=LIMITS[0].overlays),
         "learning": sections.learning(report),
         "analysis": sections.analysis(report),
+        "forecasts": sections.expected(content),
         "graph_name": content.graph.name if content.graph else "Causal graph",
         "graph": graph_section(content.graph),
         "attack": sections.attack_section(content, telling=whole.state != "unknown"),

@@ -44,8 +44,10 @@ LIMITS = tuple(starmap(PageLimits, ((400, 60, 24), (200, 20, 12), (60, 8, 6), (2
 def render_public(content: PublicContent) -> str:
     """The page as HTML text; see `render_page`."""
     facts, found = content.facts, Measured.of(content)
+    advantage = most_advantage(content.profile) if content.profile else None
     view = {
         "content": content,
+        "protects": say("protects", unit=facts["unit_meaning"], advantage=advantage),
         "facts": facts,
         "title": facts["title"] or facts["dataset"],
         "about": content.about,
@@ -67,6 +69,7 @@ def render_public(content: PublicContent) -> str:
         "attack": sections.attack(content),
         "pairs": sections.pairs(content, found),
         "learning": sections.learning(facts["scores"]),
+        "forecasts": sections.forecasts(content),
         "audit_tables": audit_tables([facts["audit"]] if facts["audit"] else []),
         "doubtful": sections.hidden_levels(content.domain, found.columns),
     }
