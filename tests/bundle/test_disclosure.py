@@ -199,6 +199,11 @@ class TestRegistryRecord:
                 'region: "Ω – 東京"\n  justification: "As agreed.\\n\\nWith care."',
                 "As agreed. With care.",
             ),
+            (
+                "region: Nowhere",
+                "region: Nowhere\n  justification: A limit.\n  consulted: the board\n  until: end of 2029",
+                "A limit. Who was asked: the board. Until when: end of 2029.",
+            ),
         ],
     )
     def test_every_kind_of_release(

@@ -84,7 +84,7 @@ class TestStates:
     )
     def test_a_guarantee_is_never_green(self, epsilon: float, state: str) -> None:
         card = verdicts.guarantee(epsilon, 1e-5, advantage=0.1)
-        assert card.state == state and "at most 55%" in card.text
+        assert card.state == state and "at most 55 times in 100" in card.text
         assert bool(card.advice) == (state != "plain")
 
     @pytest.mark.parametrize(
@@ -440,6 +440,7 @@ def test_the_guarantee_counts_the_search_for_columns() -> None:
     alone = verdicts.guarantee(0.99937, 1e-5, advantage=0.1)
     assert alone.number == "epsilon 0.9994" and "for everything in the bundle" in alone.text
     both = verdicts.guarantee(0.99937, 1e-5, advantage=0.1, search=(4.5, 1e-6))
+    assert "at most 55 times in 100" in alone.text and "at most 100 times" in both.text
     assert "epsilon 5.4994 at delta 1.1e-05 for everything" in both.text and both.state == "fair"
 
 

@@ -66,10 +66,11 @@ def render(content: ReportContent) -> str:
     misfits = content.misfits
     # The page's curve is of all attacks together, whatever was declared.
     whole = attack_card({k: v for k, v in (attack or {}).items() if k != "declared"})
-    advantage = most_advantage(content.profile) if content.profile else None
     view = {
         "content": content,
-        "protects": say("protects", unit=budget.unit, advantage=advantage),
+        "protects": say(
+            "protects", unit=budget.unit, adjacency=budget.adjacency, **_reach(content)
+        ),
         "uses": [*report_uses(content)],
         "verdicts": [*report_cards(content)],
         "lead": sections.gates(content.gates),
@@ -146,14 +147,14 @@ def _gates(content: ReportContent) -> Verdict:
     return Verdict("Gates", figure, text, state, better=better)
 
 
+def _reach(content: ReportContent) -> dict[str, Any]:
+    known = most_advantage(content.profile) if content.profile else None
+    return {"advantage": known, "search": content.budget.search}
+
+
 def _guarantee(content: ReportContent) -> Verdict:
     budget = content.budget
-    card = verdicts.guarantee(
-        budget.epsilon_planned,
-        budget.delta,
-        advantage=most_advantage(content.profile) if content.profile else None,
-        search=budget.search,
-    )
+    card = verdicts.guarantee(budget.epsilon_planned, budget.delta, **_reach(content))
     if budget.epsilon_planned <= budget.epsilon:
         return card
     return Verdict(card.heading, card.number, f"over the budget of {budget.epsilon:g}", "bad")

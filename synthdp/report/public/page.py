@@ -44,10 +44,11 @@ LIMITS = tuple(starmap(PageLimits, ((400, 60, 24), (200, 20, 12), (60, 8, 6), (2
 def render_public(content: PublicContent) -> str:
     """The page as HTML text; see `render_page`."""
     facts, found = content.facts, Measured.of(content)
-    advantage = most_advantage(content.profile) if content.profile else None
     view = {
         "content": content,
-        "protects": say("protects", unit=facts["unit_meaning"], advantage=advantage),
+        "protects": say(
+            "protects", unit=facts["unit_meaning"], adjacency=facts["adjacency"], **_reach(content)
+        ),
         "facts": facts,
         "title": facts["title"] or facts["dataset"],
         "about": content.about,
@@ -142,13 +143,8 @@ CAUSAL = ("effect", "regression")  # kinds of estimands
 
 def public_cards(content: PublicContent, found: Measured) -> Iterator[Verdict]:
     """All verdicts, in the order of the page."""
-    facts, search = content.facts, content.facts.get("domain_from")
-    yield verdicts.guarantee(
-        facts["epsilon"],
-        facts["delta"],
-        advantage=most_advantage(content.profile) if content.profile else None,
-        search=(search["epsilon"], search["delta"]) if search else None,
-    )
+    facts = content.facts
+    yield verdicts.guarantee(facts["epsilon"], facts["delta"], **_reach(content))
     yield from _estimands(content)
     yield _pairs_card(content)
     yield _columns_card(content, found.columns)
@@ -160,6 +156,15 @@ def public_cards(content: PublicContent, found: Measured) -> Iterator[Verdict]:
         yield verdicts.noisy(heading, text, content.means, limit=verdicts.LOOSE.fair, most=6)
     yield _graph_card(content.graph)
     yield _audit_card(facts["audit"])
+
+
+def _reach(content: PublicContent) -> dict[str, Any]:
+    """The advantage that the profile allows, and what the search for the columns had."""
+    search = content.facts.get("domain_from")
+    return {
+        "advantage": most_advantage(content.profile) if content.profile else None,
+        "search": (search["epsilon"], search["delta"]) if search else None,
+    }
 
 
 def _noisy_columns(found: Measured) -> Verdict:
