@@ -201,8 +201,8 @@ class TestRegistryRecord:
             ),
             (
                 "region: Nowhere",
-                "region: Nowhere\n  justification: A limit.\n  consulted: the board\n  until: end of 2029",
-                "A limit. Who was asked: the board. Until when: end of 2029.",
+                "region: Nowhere\n  justification: A.\n  consulted: the board\n  until: spring",
+                "A. Who was asked: the board. Until when: spring.",
             ),
         ],
     )
