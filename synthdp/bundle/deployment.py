@@ -11,10 +11,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
 import yaml
+from jinja2 import Template
 
 from synthdp.bundle.certificate import Certificate
 from synthdp.bundle.certificate_text import environment, noises_of, on_lattice, plain, template_text
@@ -87,10 +89,15 @@ def deployment_record(
             return {key: value for key, value in made.items() if value is not None}
         if not isinstance(part, str):
             return part
-        return values[part] if part in values else environment().from_string(part).render(texts)
+        return values[part] if part in values else _compiled(part).render(texts)
 
     record: dict[str, Any] = filled(yaml.safe_load(template_text("deployment.yaml.j2")))
     return record
+
+
+@cache
+def _compiled(text: str) -> Template:
+    return environment().from_string(text)
 
 
 def deployment_yaml(record: dict[str, Any]) -> str:

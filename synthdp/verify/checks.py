@@ -216,14 +216,15 @@ def inspect_bundle(
     With a `key`, only what it signed is accepted.
     """
     reader, problems, done = Reader(folder, key=key), [], []
-    for name, (file, check) in CHECKS.items():
-        done.append(name)
-        with one_thread():  # its products are small; a second core would spin beside them
+    with one_thread():  # products are small here; a second core would spin beside them
+        for name, (file, check) in CHECKS.items():
+            done.append(name)
             problems += _problems(file, check, reader)
-        if progress is not None:
-            progress(len(done), len(CHECKS))
-        if name in ("folder", "spec") and problems and (name == "folder" or reader.parsed is None):
-            break  # nothing below can be read safely, or judged
+            if progress is not None:
+                progress(len(done), len(CHECKS))
+            unread = name == "folder" or reader.parsed is None
+            if name in ("folder", "spec") and problems and unread:
+                break  # nothing below can be read safely, or judged
     found = VerifyReport(folder, tuple(done), tuple(problems), origin_checked=reader.origin_checked)
     if (stated := reader.certificate) is None:
         return found
