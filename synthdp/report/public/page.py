@@ -350,7 +350,8 @@ def _means(content: PublicContent, pairs: Sequence[MeasuredPair]) -> Verdict:
     bad = [told for _, sound, told in sorted(found, reverse=True) if not sound]
     text = say("means_by_group", measured=len(found), bad=bad, hidden=hidden)
     if not found:
-        return Verdict(heading, "not measured", text, "bad" if hidden else "unknown")
+        figure = "no mean" if hidden else "not measured"
+        return Verdict(heading, figure, text, "bad" if hidden else "unknown")
     state: State = "fair" if most else "bad"
     figure = f"up to {most} levels" if most else "no group"
     better = "fewer bins of numbers and levels of groups, or estimands" if bad or hidden else ""
