@@ -28,7 +28,8 @@ from synthdp.spec.load.wording import up
 from synthdp.spec.model import DomainFrom, Gate, Model, Publication, ReleaseSpec, derived_of
 
 # Raise it whenever facts or wording change: `verify` compares texts of the same format only.
-FORMAT = 18
+FORMAT = 19
+MAX_EXPECTED = 60  # figures of a plan that a ledger keeps
 
 
 class Charge(Spend):
@@ -60,6 +61,24 @@ class ReleasedFile(Model):
 
     file: str
     receipts: tuple[str, ...]
+
+
+class ExpectedFigure(Model):
+    """Half of the 95% interval that plays of one figure had, and the part of them that had none."""
+
+    estimand: str
+    group: str | None
+    half_width: float | None = Field(ge=0, allow_inf_nan=False)
+    refused: float = Field(ge=0, le=1)
+
+
+class Expected(Model):
+    """What a plan expected before any row was read: `tv1`, the mean total variation of single
+    columns, and the first figures of its estimands.
+    """
+
+    tv1: float = Field(ge=0, le=1)
+    figures: tuple[ExpectedFigure, ...] = Field(max_length=MAX_EXPECTED)
 
 
 class Certificate(Model):
@@ -94,6 +113,7 @@ class Certificate(Model):
     amended: tuple[str, ...] = ()
     cap: tuple[float, float] | None
     balance: tuple[float, float] | None = None
+    expected: Expected | None = None
     publication: Publication | None = None
     contact: str | None = None
     domain_from: DomainFrom | None = None
@@ -173,6 +193,7 @@ def certify(
         amended=amended_of(entries),
         cap=(privacy.cap.epsilon, privacy.cap.delta) if privacy.cap else None,
         balance=(balance["epsilon"], balance["delta"]) if balance else None,
+        expected=next((e.body.get("expected") for e in entries if e.kind == "reserve"), None),
         publication=spec.publication,
         contact=spec.dataset.contact,
         domain_from=spec.dataset.domain_from,

@@ -28,7 +28,7 @@ from synthdp.evaluate.dp_scores import LEVEL, ChargedScore, headline
 from synthdp.privacy.events import kinds
 from synthdp.privacy.noise import NoiseKind
 from synthdp.privacy.plan import SCORES
-from synthdp.report.prose import estimated
+from synthdp.report.prose import estimated, right
 from synthdp.spec.load.wording import many, up
 from synthdp.spec.model import Column, Dataset, Gate, derived_of
 
@@ -64,21 +64,14 @@ def for_people(certificate: Certificate) -> str:
 
 
 def _promise(c: Certificate) -> dict[str, Any]:
-    """What both pages say of whom is promised what, and by whom.
-
-    A search for the domain comes on top. Of an (epsilon, delta) pair the advantage is at most
-    (e^epsilon - 1 + 2 delta) / (e^epsilon + 1) [Kairouz, Oh and Viswanath, arXiv:1311.0776,
-    Theorem 2.1], and advantages of two looks add up, since total variation does.
-    """
-    own, advantage = c.domain_from, c.advantage
-    if own is not None:
-        advantage += (math.expm1(own.epsilon) + 2 * own.delta) / (math.exp(own.epsilon) + 1)
+    """What both pages say of whom is promised what, and by whom."""
+    own = c.domain_from
     return {
         "c": c,
         "unit": plain(c.unit_meaning),
         "added": c.adjacency == "add_remove",
         "own": own,
-        "right": math.ceil(50 + 50 * min(1.0, advantage)),  # of 100; a guess is right 50 times
+        "right": right(c.advantage, (own.epsilon, own.delta) if own else None),
         "publication": c.publication,
     }
 

@@ -9,6 +9,7 @@ Heavy modules are imported inside commands, so that `--help` and `validate` star
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import Annotated, Any, NoReturn
 
@@ -64,6 +65,7 @@ def main() -> None:
     With `--json`, the error is also one object on stdout.
     """
     begin()
+    gc.set_threshold(100_000)  # imports make no garbage, and arrays are freed without a collector
     with terminable():
         try:
             app(standalone_mode=False)

@@ -75,7 +75,7 @@ def _epsilons(listed: str, option: str) -> list[float]:
         raise OutputError(
             f"{option} {listed!r} is no list of numbers", hint="write it like 0.5,1,2,4"
         ) from None
-    check(epsilons)
+    check(epsilons, option)
     return epsilons
 
 

@@ -105,7 +105,7 @@ def init(
     out: Annotated[Path, typer.Option(help="Where to write the draft.")] = Path("spec.yaml"),
     rows: RowCount = None,
     ask: Annotated[
-        bool, typer.Option(help="Ask for types, units, bounds, bins and budget.")
+        bool, typer.Option(help="Ask for types, units, bounds, bins and budget, on a terminal.")
     ] = True,
     force: Annotated[bool, typer.Option("--force", help="Replace the file that is there.")] = False,
     decimal: Decimal = None,
@@ -148,6 +148,9 @@ def init(
             raise OutputError("no table to draft a spec for", hint=hint)
         write_file(out, text := DRAFTS[builtin](), option="--out")
     else:
+        if ask and question is None:
+            note = "no terminal to ask on: what a header does not say is left to be filled in"
+            typer.echo(f"{note} (--no-ask says so beforehand)", err=True)
         text = _draft(csv, codebook, out, question, rows, decimal)
     _preview(out, text, as_json=as_json)
 

@@ -360,6 +360,7 @@ def estimands_beside(
     for asked, released, exact in zip(job.spec.estimands, results, real, strict=True):
         for figure, true in zip(released.figures, exact.figures, strict=True):
             yield EstimandBeside(
+                name=released.name,
                 text=clipped_text(job.spec, asked),
                 statistic=released.statistic,
                 group=figure.group or "",
@@ -400,6 +401,7 @@ def refused_report(
 
 def _content(job: Job, audits: Sequence[AuditRecord]) -> ReportContent:
     profile = profile_of(job.plan.stated_spends, job.spec)
+    entries = job.ledger.run_entries(job.folder.run)
     return ReportContent(
         title=job.spec.dataset.title or job.spec.dataset.id,
         run=job.folder.run,
@@ -408,6 +410,8 @@ def _content(job: Job, audits: Sequence[AuditRecord]) -> ReportContent:
         budget=_budget(job),
         profile=tuple((p["epsilon"], p["delta"]) for p in profile["points"]),
         audits=tuple(a.model_dump() | {"refuted": a.refuted} for a in audits),
+        contact=job.spec.dataset.contact,
+        expected=next((e.body.get("expected") for e in entries if e.kind == "reserve"), None),
         timings=seconds(),
         notes=tuple(_notes(job)),
     )

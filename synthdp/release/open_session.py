@@ -27,6 +27,7 @@ from synthdp.privacy.table import Table
 from synthdp.progress import stage
 from synthdp.release import run_folder
 from synthdp.release.job import Job
+from synthdp.release.plan_view import forecast
 from synthdp.release.run_folder import FOLDER, RELEASE, STATE, RunFolder
 from synthdp.spec.model import ReleaseSpec
 from synthdp.verify.at_hand import check_nearby
@@ -62,6 +63,7 @@ def open_session(job: Job, *, texts: bool = False) -> Session:
         body |= connect.searched_unit(spec.dataset.privacy_unit) if texts else {}
         if job.expected is not None:
             job.folder.keep_plan(job.expected)
+            body["expected"] = forecast(job.expected)
         job.ledger.reserve(
             spec.dataset.id,
             job.folder.run,

@@ -6,10 +6,11 @@ No row is read.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from synthdp.bundle.certificate import MAX_EXPECTED
 from synthdp.errors import BudgetError
 from synthdp.ledger.connect import cap_of
 from synthdp.ledger.entries import Balance
@@ -84,6 +85,22 @@ def plan_facts(
             *(say_of_plan("estimand_refused", told=e) for e in estimands if e["likely_refused"]),
         ],
     }
+
+
+def forecast(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a plan is held against what came, as a ledger keeps it: in four digits."""
+    figures = [
+        {"estimand": told["name"], "group": figure["group"]}
+        | {name: _short(figure[name]) for name in ("half_width", "refused")}
+        for told in facts["estimands"]
+        if told["statistic"] != "table"
+        for figure in told["figures"]
+    ]
+    return {"tv1": _short(facts["quality"]["tv1"]), "figures": figures[:MAX_EXPECTED]}
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(f"{value:.4g}")
 
 
 def _expected(spec: ReleaseSpec, plan: ReleasePlan) -> dict[str, float]:

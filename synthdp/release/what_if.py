@@ -47,8 +47,8 @@ def what_if(text: str, epsilons: Sequence[float]) -> list[dict[str, Any]]:
     return found
 
 
-def check(epsilons: Sequence[float]) -> None:
-    """Refuse epsilons that no spec may have, and too many.
+def check(epsilons: Sequence[float], option: str = "what if") -> None:
+    """Refuse epsilons of an option that no spec may have, and too many.
 
     Raises:
         OutputError: it names the first that is wrong, and what is allowed.
@@ -57,9 +57,9 @@ def check(epsilons: Sequence[float]) -> None:
     allowed = f"give 1 to {MAX_EPSILONS} numbers from {least:g} to {most:g}, such as 0.5,1,2,4"
     for epsilon in epsilons:
         if not least <= epsilon <= most:
-            raise OutputError(f"what if: epsilon {epsilon:g} is not allowed", hint=allowed)
+            raise OutputError(f"{option}: epsilon {epsilon:g} is not allowed", hint=allowed)
     if not 1 <= len(epsilons) <= MAX_EPSILONS:
-        raise OutputError(f"what if: {len(epsilons)} epsilons", hint=allowed)
+        raise OutputError(f"{option}: {len(epsilons)} epsilons", hint=allowed)
 
 
 def _at(spec: ReleaseSpec) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class IndexedBundle:
 
 @dataclass(frozen=True, kw_only=True)
 class IndexedDataset:
-    """The bundles of one dataset, oldest first.
+    """The bundles of one dataset, oldest first; none where a ledger alone knows of it.
 
     `without` are runs that have no bundle here, `withheld` how many of them got none.
     """

@@ -18,7 +18,7 @@ from synthdp.drawing.svg import short
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.validation import claim_text, validation_sentences
 from synthdp.privacy.calibration import mu_of
-from synthdp.report.prose import number, say, template
+from synthdp.report.prose import estimated, number, say, template
 from synthdp.spec.load.wording import many
 
 MAX_BYTES = 3_000_000
@@ -223,6 +223,82 @@ def _audit_row(a: Mapping[str, Any]) -> dict[str, str]:
         "would notice": f"{a['fault']}: {a['power']:.0%}",
         "claim": "refuted" if a["refuted"] else "not refuted",
     }
+
+
+# --- what a plan expected, beside what came ---
+
+HELD = 1.25  # times as large or as small as it came, a forecast has held
+
+
+@dataclass(frozen=True)
+class Came:
+    """Half of a figure's released interval; None: it has no figure."""
+
+    text: str
+    half: float | None
+    share: bool
+
+    @classmethod
+    def of(cls, text: str, ends: Sequence[float | None] | None, statistic: str) -> Came:
+        """A figure by the ends of its interval, if it has one."""
+        low, high = ends or (None, None)
+        half = None if low is None or high is None else (high - low) / 2
+        return cls(text, half, statistic == "share")
+
+
+def forecasts(
+    expected: Mapping[str, Any] | None,
+    tv1: tuple[float | None, float, float] | None,
+    figures: Mapping[tuple[str, str], Came],
+) -> Section:
+    """A row for each forecast. `tv1` is the distance of single columns with its ends, None where
+    nothing is known of it; `figures` are by estimand and group.
+    """
+    if not expected:
+        return Section()
+    rows = [_single_columns(expected["tv1"], tv1)]
+    for told in expected["figures"]:
+        if came := figures.get((told["estimand"], told["group"] or "")):
+            rows.append(_half_width(told, came))
+    headings = ("what", "expected", "got", "so")
+    words = Counter(row[-1] for row in rows)
+    table = ReportTable("Expected beside got", headings, tuple(rows)).cut(12)
+    return Section(say("forecasts", words=words, held=HELD), tables=[table])
+
+
+def _single_columns(
+    expected: float, came: tuple[float | None, float, float] | None
+) -> tuple[str, ...]:
+    row = ("single columns are off by (total variation)", number(expected))
+    if came is None:
+        return (*row, "not measured", "not known")
+    value, low, high = came
+    return (*row, number(value) if low == high else estimated(*came), _held(expected, low, high))
+
+
+def _half_width(told: Mapping[str, Any], came: Came) -> tuple[str, ...]:
+    expected, half = (
+        value if value is None else f"± {value:.2%}" if came.share else f"± {value:.3g}"
+        for value in (told["half_width"], came.half)
+    )
+    often = f"refused in {told['refused']:.0%} of plays" if told["refused"] else ""
+    shown = ", ".join(filter(None, (expected, often)))
+    what = f"95% interval of {came.text}{', ' if told['group'] else ''}{told['group'] or ''}"
+    if came.half is None:
+        return what, shown, "refused", "as expected" if told["refused"] >= 0.5 else "worse"
+    if told["half_width"] is None:
+        return what, shown, half or "", "better"
+    return what, shown, half or "", _held(told["half_width"], came.half, came.half)
+
+
+def _held(expected: float, low: float, high: float) -> str:
+    """What came is somewhere from `low` to `high`."""
+    least, most = expected / HELD, expected * HELD
+    if low > most:
+        return "worse"
+    if high < least:
+        return "better"
+    return "as expected" if least <= low and high <= most else "inside its interval"
 
 
 # --- the graph, causal or predictive ---

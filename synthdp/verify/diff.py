@@ -269,14 +269,15 @@ def _quality(a: Bundle, b: Bundle) -> Iterator[Difference]:
         yield Difference("quality", what, None, None, "not comparable", why)
         return
     only = "" if a.domain == b.domain else "; only of columns with the same levels"
-    for found in distances(a.folder, b.folder, a.domain, b.domain):
+    sides = Sides.read(a.folder, b.folder, a.domain, b.domain)
+    for found in distances(sides):
         why = (
             f"mean total variation, {found.tables} tables; noise alone moves the difference by"
             f" {found.noise:.1g}{only}"
         )
         what = f"distance to noisy {found.ways}-way tables"
         yield Difference("quality", what, found.a, found.b, found.verdict, why)
-    between = apart(a.folder, b.folder, a.domain, b.domain)
+    between = apart(sides)
     bins = f"; on the bins that both have: {_some(common.merged)}" if common.merged else ""
     rest = f"; left out, other levels: {_some(common.apart)}" if common.apart else ""
     verdict: Verdict = "same" if between == 0 else "different"
@@ -398,20 +399,43 @@ def references(
     }
 
 
-def distances(a: Path, b: Path, domain: Domain, other: Domain | None = None) -> Iterator[Distance]:
-    """Distances of both bundles' tables to what either measured, by number of columns.
+@dataclass(frozen=True)
+class Sides:
+    """What is compared of two bundles, whose tables are read once: the tables that either measured,
+    and shares of their cells in the rows of each (`shares`), with those of the columns alone.
 
-    The bundles have the `domain` both, or the first has it and the second the `other`: then only
-    tables of columns that have the same levels are looked at.
+    Tables of columns that have the same levels are compared, and ranges with other bins on the bins
+    that both have (`alone`, by column: the cells of either side).
     """
-    other = domain if other is None else other
-    alike = set(common_levels(domain, other).alike)
-    measured = [
-        {cells: table for cells, table in measured_tables(bundle).items() if alike >= {*cells[0]}}
-        for bundle in (a, b)
-    ]
-    against = references(*measured)
-    shares = [synthetic_shares(*own, tuple(against)) for own in ((a, domain), (b, other))]
+
+    against: Mapping[Cells, PooledTable]
+    alone: Sequence[tuple[Cells, Cells]]
+    shares: tuple[Mapping[Cells, FloatArray], Mapping[Cells, FloatArray]]
+
+    @classmethod
+    def read(cls, a: Path, b: Path, domain: Domain, other: Domain | None = None) -> Sides:
+        """Both have the `domain`, or the first has it and the second the `other`."""
+        other = domain if other is None else other
+        common = common_levels(domain, other)
+        measured = [
+            {c: t for c, t in measured_tables(bundle).items() if {*common.alike} >= {*c.columns}}
+            for bundle in (a, b)
+        ]
+        against = references(*measured)
+        alone = [(Cells((name,)), Cells((name,))) for name in common.alike]
+        for name in common.merged:
+            one, two = (Cells((name,), ((name, starts),)) for starts in common.starts[name])
+            alone.append((one, two))
+        first, second = (
+            synthetic_shares(bundle, own, tuple({*against, *(cells[side] for cells in alone)}))
+            for side, (bundle, own) in enumerate(((a, domain), (b, other)))
+        )
+        return cls(against, alone, (first, second))
+
+
+def distances(sides: Sides) -> Iterator[Distance]:
+    """Distances of both bundles' rows to what either measured, by number of columns."""
+    against, shares = sides.against, sides.shares
     for ways in sorted({len(c.columns) for c in against}):
         chosen = [c for c in against if len(c.columns) == ways]
         true = {c: nearest_distribution(against[c].counts) for c in chosen}
@@ -437,20 +461,10 @@ def _noise_of(
     return float(np.std(moved, ddof=1)) / len(against)
 
 
-def apart(a: Path, b: Path, domain: Domain, other: Domain | None = None) -> float:
-    """Mean total variation between the one-way tables of the two synthetic tables, in [0, 1].
-
-    Where the second bundle has the `other` domain, ranges with other bins are compared on the bins
-    that both have, and columns with less in common are left out.
-    """
-    other = domain if other is None else other
-    common, sides = common_levels(domain, other), []
-    for side, (bundle, own) in enumerate(((a, domain), (b, other))):
-        cells = [Cells((name,)) for name in common.alike]
-        cells += [Cells((name,), ((name, common.starts[name][side]),)) for name in common.merged]
-        found = synthetic_shares(bundle, own, cells)
-        sides.append([found[c] for c in cells])
-    return float(np.mean([np.abs(x - y).sum() / 2 for x, y in zip(*sides, strict=True)]))
+def apart(sides: Sides) -> float:
+    """Mean total variation between the one-way tables of the two synthetic tables, in [0, 1]."""
+    one, two = sides.shares
+    return float(np.mean([np.abs(one[a] - two[b]).sum() / 2 for a, b in sides.alone]))
 
 
 def synthetic_shares(

@@ -74,15 +74,18 @@ def index_of(
             reasons = (r.replace(str(place), "this folder") for r in reasons_of(error))
             damaged.append((_relative(place, folder), tuple(reasons)))
     found.sort(key=lambda f: f.order)
-    names = sorted({f.opened.spec.dataset.id for f in found})
+    names = {f.opened.spec.dataset.id for f in found}
+    names |= {e.dataset for e in ledger if e.kind == "reserve"}  # of which all may be withheld
     return index.IndexContent(
         folder=_text(folder.resolve().name),
         made=f"{now:%Y-%m-%d %H:%M} UTC",
         verified=verify,
         ledger=ledger_name,
         datasets=tuple(
-            _dataset([f for f in found if f.opened.spec.dataset.id == name], folder, page, ledger)
-            for name in names
+            _dataset(
+                name, [f for f in found if f.opened.spec.dataset.id == name], folder, page, ledger
+            )
+            for name in sorted(names)
         ),
         damaged=tuple(sorted(damaged)),
     )
@@ -92,19 +95,18 @@ def index_of(
 
 
 def _dataset(
-    found: Sequence[Found], folder: Path, page: Path, ledger: Sequence[Entry]
+    name: str, found: Sequence[Found], folder: Path, page: Path, ledger: Sequence[Entry]
 ) -> index.IndexedDataset:
-    spec = found[-1].opened.spec
-    own = [e for e in ledger if e.dataset == spec.dataset.id]
-    known = own and not all(missing(f.entries, ledger) for f in found)
+    own = [e for e in ledger if e.dataset == name]
+    known = own and not (found and all(missing(f.entries, ledger) for f in found))
     first = {f.run: f for f in reversed(found)}
     once = sorted(first.values(), key=lambda f: f.order)
     budget, over = _budget(once, own if known else ())
     without, withheld = _without(own, {*first}) if known else (None, 0)
     before = {b.run: a for a, b in pairwise(once)}
     return index.IndexedDataset(
-        name=spec.dataset.id,
-        title=spec.dataset.title or spec.dataset.id,
+        name=name,
+        title=(found[-1].opened.spec.dataset.title if found else None) or name,
         budget=budget,
         over=over,
         bundles=tuple(
@@ -119,7 +121,7 @@ def _dataset(
 def _budget(once: Sequence[Found], own: Sequence[Entry]) -> tuple[str, bool]:
     """What the dataset has spent, in words, and whether that is more than its cap."""
     if own:
-        balance = balance_of_entries(once[0].opened.spec.dataset.id, own)
+        balance = balance_of_entries(own[0].dataset, own)
         spent, cap = balance.epsilon, balance.cap_epsilon
         over = cap is not None and spent > cap
         return say("ledger_says", spent=spent, cap=cap), over

@@ -182,6 +182,8 @@ def test_the_first_page_answers_a_board(made: Path) -> None:
     assert "not stated" not in text and len(text.split()) < 330
     assert first_page(full.model_copy(update={"publication": None})).count("not stated") == 4
     assert "the ethics board" in for_people(full)
+    assert "not come to more than epsilon 9 together" in for_people(full)
+    assert "has set no limit." in for_people(full.model_copy(update={"cap": None}))
 
 
 @pytest.mark.parametrize(("noise", "right"), [(0.5, 85), (2.0, 60), (8.0, 53), (1e3, 51)])

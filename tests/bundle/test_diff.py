@@ -26,6 +26,7 @@ from synthdp.verify.diff import (
     Difference,
     Distance,
     PooledTable,
+    Sides,
     _noise_of,
     apart,
     common_levels,
@@ -147,7 +148,9 @@ class TestVerdicts:
             text = (folder / "marginals.json").read_text()
             (folder / "marginals.json").write_text(text.replace('"sigma": 12.0', '"sigma": 200.0'))
         domain = Domain.from_spec(load_spec(made / "spec.yaml").columns)
-        assert [next(distances(*pair, domain)).verdict for pair in (folders, folders[::-1])] == [
+        assert [
+            next(distances(Sides.read(*pair, domain))).verdict for pair in (folders, folders[::-1])
+        ] == [
             "same",
             "same",
         ]
@@ -181,7 +184,7 @@ class TestVerdicts:
             dataclasses.replace(d, columns=tuple(c for c in d.columns if c.name == "visits"))
             for d in domains
         ]
-        assert apart(made, second, *alone) == pytest.approx(own)
+        assert apart(Sides.read(made, second, *alone)) == pytest.approx(own)
 
     def test_bounds_that_differ_by_less_than_a_thousandth_are_the_same(self, made: Path) -> None:
         from synthdp.verify import diff
@@ -231,7 +234,7 @@ class TestDistances:
 
     def test_distance_by_hand(self, made: Path) -> None:
         spec = load_spec(made / "spec.yaml")
-        (one_way, two_way) = distances(made, made, Domain.from_spec(spec.columns))
+        (one_way, two_way) = distances(Sides.read(made, made, Domain.from_spec(spec.columns)))
         assert (one_way.tables, two_way.tables, two_way.ways) == (2, 1, 2)
         tables = {
             tuple(t["columns"]): t

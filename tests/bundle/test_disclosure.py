@@ -199,6 +199,11 @@ class TestRegistryRecord:
                 'region: "Ω – 東京"\n  justification: "As agreed.\\n\\nWith care."',
                 "As agreed. With care.",
             ),
+            (
+                "region: Nowhere",
+                "region: Nowhere\n  justification: A.\n  consulted: the board\n  until: spring",
+                "A. Who was asked: the board. Until when: spring.",
+            ),
         ],
     )
     def test_every_kind_of_release(

@@ -207,6 +207,12 @@ FACTS: dict[str, tuple[Callable[[Any], object], tuple[str, ...]]] = {
         lambda c: c.update(balance=[1.5, 1e-5]),
         ("balance does not follow",),
     ),
+    "a forecast made afterwards": (
+        lambda c: c["expected"].update(tv1=0.01),
+        ("expected does not follow",),
+    ),
+    "a forecast left out": (lambda c: c.pop("expected"), ("expected does not follow",)),
+    "a forecast that is none": (lambda c: c["expected"].update(tv1=2), ("expected.tv1",)),
     "group bound lowered": (
         lambda c: c["groups"][2].update(joint_epsilon=1.5),
         ("groups of 3: epsilon 1.5 is below",),

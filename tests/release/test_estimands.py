@@ -86,6 +86,16 @@ def test_a_plan_is_kept_and_held_against_what_came(asked: Tiny, synthdp: Any) ->
             assert (told["a"], told["b"]) == (figure["half_width"], pytest.approx(half))
             assert told["verdict"] in ("same", "better" if half < told["a"] else "worse")
     assert sum("half-width" in what for what in found) == sum(len(e["figures"]) for e in came)
+    stated = json.loads((asked.bundle / "privacy" / "certificate.json").read_text())["expected"]
+    assert stated["tv1"] == pytest.approx(facts["quality"]["tv1"], rel=1e-3)
+    figures = [f for e in facts["estimands"] if e["statistic"] != "table" for f in e["figures"]]
+    halves = [f["half_width"] for f in figures]
+    assert [f["half_width"] for f in stated["figures"]] == pytest.approx(halves, rel=1e-3)
+    reserved = next(e for e in asked.ledger.entries() if e.kind == "reserve")
+    assert reserved.body["expected"] == stated
+    for page in (asked.bundle / "report.html", asked.out / "internal" / "internal.html"):
+        html = page.read_text(encoding="utf-8")
+        assert f"The plan forecast {1 + len(figures)} figures" in html
     assert "expected before any row was read" in synthdp("diff", kept, asked.bundle).out
     for none in (spec, asked.bundle / "graph.json"):
         refused = synthdp("diff", none, asked.bundle)

@@ -23,7 +23,7 @@ from synthdp.release.run import release
 from synthdp.sample.sampler import Sampler, generator
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import inspect_bundle
-from synthdp.verify.diff import distances
+from synthdp.verify.diff import Sides, distances
 from synthdp.verify.rows import noise_of
 from tests.builders import PREDICT_ROWS, predict_spec, predict_table
 from tests.release.conftest import refit
@@ -152,7 +152,7 @@ def test_noise_and_quality_are_read_on_the_groups(made: Path) -> None:
     assert level_law(made, domain, margins=True).groups == groups
     stated = noise_of(tables, false_alarms=1e-9)
     assert stated is not None and not (stated.too_little or stated.too_much)
-    found = list(distances(made, made, domain))
+    found = list(distances(Sides.read(made, made, domain)))
     assert found and all(d.a == d.b and d.verdict == "same" for d in found)
     ages = [table for table in tables if "age" in table.columns and table.starts]
     wrong = [

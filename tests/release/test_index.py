@@ -145,6 +145,17 @@ def test_releases_can_be_told_apart_and_decided_on(folder: Path, synthdp: Any) -
     assert re.fullmatch(r"\d of 6", noise["number"]) and noise["state"] in ("good", "fair", "bad")
 
 
+def test_a_dataset_whose_every_run_was_withheld_has_a_section(folder: Path, synthdp: Any) -> None:
+    (folder / "empty").mkdir()
+    facts = json.loads(synthdp("index", "empty", "--json").out)
+    (dataset,) = facts["datasets"]
+    assert dataset["bundles"] == [] and dataset["withheld"] == 1
+    page = Page((folder / "empty" / "index.html").read_text()).text
+    assert "No bundle of it is below this folder." in page and "3.5 spent of a cap of 4" in page
+    assert re.search(r"withheld: no, by the gates of its spec on [0-9-]+: tv1_noisy: needs", page)
+    assert "Withheld problem 1" in page
+
+
 def test_without_a_ledger_only_what_bundles_reserved_is_known(folder: Path) -> None:
     page = indexed(folder / "releases")
     assert "reserved epsilon 3 together, under a cap of 4; what else was spent" in page.text

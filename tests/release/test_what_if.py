@@ -122,8 +122,11 @@ def test_the_command_shows_a_column_for_each_and_spends_nothing(
 def test_other_numbers_are_refused_before_anything(
     asked: str, says: str, tmp_path: Path, synthdp: Any
 ) -> None:
-    done = synthdp("plan", tmp_path / "nothing.yaml", "--what-if", asked)
-    assert done.code == 2 and says in done.err and "0.5,1,2,4" in done.err
+    spec = tmp_path / "nothing.yaml"
+    for words in (("plan", spec, "--what-if"), ("study", spec, "--simulated", "--epsilons")):
+        done = synthdp(*words, asked)
+        assert done.code == 2 and says in done.err and "0.5,1,2,4" in done.err
+        assert f"synthdp: {words[-1]}" in done.err
 
 
 def test_python_has_it_as_a_table(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from synthdp.report.prose import number
 from synthdp.report.public.content import About, PublicContent, mean_noise
 from synthdp.report.public.page import _beats, public_cards, public_uses, render_public
 from synthdp.report.public.sections import Measured
-from synthdp.report.sections import GraphView, Look, shares
+from synthdp.report.sections import Came, GraphView, Look, forecasts, shares
 from synthdp.report.verdicts import Bounds, Verdict
 from synthdp.spec.model import Gate
 from tests.report.test_public import facts, public, table_of
@@ -84,7 +84,7 @@ class TestStates:
     )
     def test_a_guarantee_is_never_green(self, epsilon: float, state: str) -> None:
         card = verdicts.guarantee(epsilon, 1e-5, advantage=0.1)
-        assert card.state == state and "at most 55%" in card.text
+        assert card.state == state and "at most 55 times in 100" in card.text
         assert bool(card.advice) == (state != "plain")
 
     @pytest.mark.parametrize(
@@ -188,6 +188,29 @@ class TestThePublicPage:
         self, value: float, low: float, high: float, state: str
     ) -> None:
         assert _beats(score("tstr_accuracy", value, low, high), 0.285) == state
+
+    @pytest.mark.parametrize("turned", [False, True])
+    def test_of_several_targets_the_worst_has_name_figure_and_colour(self, turned: bool) -> None:
+        """Whichever is named first, and where another is known better or not at all."""
+        good = score("tstr_accuracy", 0.9, 0.85, 0.95, target="sort")
+        bad = score("tstr_accuracy", 0.12, 0.08, 0.16, target="size")
+        none = score("tstr_accuracy", None, 0.0, 1.0, target="kind")
+
+        def card(*found: dict[str, Any]) -> Verdict:
+            shown = [*found][::-1] if turned else [*found]
+            return uses_of(public(rows=4000, facts=facts(scores=shown)))["Prediction"]
+
+        two = card(good, bad)
+        assert (two.number, two.state) == ("0.12 (0.08 to 0.16)", "bad")
+        assert two.text.startswith("of answers on size, the worst of 2 targets,")
+        assert two.text.endswith("; of the other target is 0.9")
+        assert card(good, bad, {**good, "value": 0.8}).text.endswith("mean of the others is 0.85")
+        hidden = card(good, none)
+        assert (hidden.number, hidden.state) == ("not known", "unknown")
+        assert "models of kind" in hidden.text and hidden.text.endswith("the other target is 0.9")
+        least = card({**good, "value": 0.3, "low": 0.27}, good)
+        assert (least.number, least.state) == ("0.3 (0.27 to 0.95)", "good")
+        assert "worst" not in card(good).text and "other" not in card(good).text
 
     @pytest.mark.parametrize(("half", "state"), [(0.01, "good"), (0.3, "fair"), (2.0, "bad")])
     def test_estimands_are_judged_by_their_intervals(self, half: float, state: str) -> None:
@@ -417,6 +440,7 @@ def test_the_guarantee_counts_the_search_for_columns() -> None:
     alone = verdicts.guarantee(0.99937, 1e-5, advantage=0.1)
     assert alone.number == "epsilon 0.9994" and "for everything in the bundle" in alone.text
     both = verdicts.guarantee(0.99937, 1e-5, advantage=0.1, search=(4.5, 1e-6))
+    assert "at most 55 times in 100" in alone.text and "at most 100 times" in both.text
     assert "epsilon 5.4994 at delta 1.1e-05 for everything" in both.text and both.state == "fair"
 
 
@@ -528,6 +552,61 @@ def test_the_noise_of_a_mean_is_that_of_draws() -> None:
     drawn = (rng.normal(0, 20, (20_000, 4)) @ (age.centres - mean)) / 1000
     found = mean_noise(Domain((age,)), codes, [NoisyTable(("age",), counts, 20.0)])["age"]
     assert found * mean == pytest.approx(1.96 * drawn.std(), rel=0.03)
+
+
+# --- expected beside got ---
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "so"),
+    [
+        (0.026, 0.026, "worse"),
+        (0.0249, 0.0249, "as expected"),
+        (0.0161, 0.0249, "as expected"),
+        (0.0161, 0.026, "inside its interval"),
+        (0.0, 1.0, "inside its interval"),
+        (0.0159, 0.0159, "better"),
+        (0.0, 0.0159, "better"),
+        (0.0251, 0.03, "worse"),
+    ],
+)
+def test_a_forecast_is_held_against_what_came(low: float, high: float, so: str) -> None:
+    told = forecasts({"tv1": 0.02, "figures": []}, (low, low, high), {})
+    assert told.tables[0].rows[0][-1] == so and f"1 {so}." in told.sentence
+
+
+def test_figures_that_were_forecast_stand_beside_what_came_of_them() -> None:
+    def figure(group: str | None, half: float | None, refused: float) -> dict[str, Any]:
+        return {"estimand": "1", "group": group, "half_width": half, "refused": refused}
+
+    plan = [figure("a", 0.1, 0.0), figure("b", 0.1, 0.25), figure("c", None, 1.0)]
+    plan += [figure("d", 0.1, 0.75), figure("e", None, 1.0), figure("gone", 0.1, 0.0)]
+    ends: dict[str, Any] = {"a": (1, 1.2), "b": None, "c": (0, 1), "d": None, "e": None}
+    came = {("1", group): Came.of("share(x)", each, "share") for group, each in ends.items()}
+    told = forecasts({"tv1": 0.02, "figures": plan}, None, came)
+    assert [row[1:] for row in told.tables[0].rows] == [
+        ("0.02", "not measured", "not known"),
+        ("± 10.00%", "± 10.00%", "as expected"),
+        ("± 10.00%, refused in 25% of plays", "refused", "worse"),
+        ("refused in 100% of plays", "± 50.00%", "better"),
+        ("± 10.00%, refused in 75% of plays", "refused", "as expected"),
+        ("refused in 100% of plays", "refused", "as expected"),
+    ]
+    assert told.tables[0].rows[1][0] == "95% interval of share(x), a"
+    assert "6 figures" in told.sentence and "1 worse" in told.sentence
+    assert not forecasts(None, None, came).tables
+
+
+def test_the_public_page_has_the_forecast_beside_public_figures_alone() -> None:
+    asked = {**stated("effect", 1, 1), "name": "1"}
+    expected = {"estimand": "1", "group": "g0", "half_width": 0.005, "refused": 0.0}
+    plan = {"tv1": 0.2, "figures": [expected]}
+    paid = [score("tv1", 0.01, 0.0, 0.02)]
+    html = render_public(public(facts=facts(scores=paid, expected=plan), estimands=[asked]))
+    section = html[html.index('id="expected"') :]
+    assert "0.01 (0 to 0.02)" in section and "<td>better</td>" in section
+    assert "± 0.005" in section and "± 0.011" in section and "<td>worse</td>" in section
+    assert 'id="expected"' not in render_public(public(estimands=[asked]))
 
 
 # --- every verdict on each side of each of its bounds ---

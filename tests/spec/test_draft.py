@@ -144,6 +144,7 @@ def test_a_draft_without_answers_says_what_is_to_fill_in(table: Callable[[bytes]
 def test_an_answered_draft_loads(table: Callable[[bytes], Path]) -> None:
     ask = Script(
         "both", "id", "pid", "3", "one patient", "", "500",
+        "NA,,?", "NA, ?, 99",  # texts for missing values
         "integer", "0", "x", "-5", "", "", "", "",  # bounds that do not fit: asked again
         "0", "120", "0", "years", "yes", "age in full years",
         "ordinal", "b, =a", "b,,c", "b, 01, 1.50", "no", "",
@@ -151,7 +152,6 @@ def test_an_answered_draft_loads(table: Callable[[bytes], Path]) -> None:
         "boolean", "", "yes", "", "",
         "number", "0", "1e5", "0, 5.5,", "0, 5.5", "", "", "",
         "drop",
-        "NA,,?", "NA, ?, 99",  # texts for missing values
         "Answers, made up.", "CC-BY-4.0", "2", "0.5", "",  # the table itself, budget
     )  # fmt: skip
     text = draft_spec(table(b"pid;age;no;when;ok;gain;name\n1;2;3;4;5;6;7\n"), ask=ask)
@@ -218,7 +218,7 @@ def test_a_known_number_of_rows_says_delta_and_leaves_the_batch_to_the_rule(
         and spec.synthesizer.batch == batch
         and spec.privacy.delta <= 0.1 / rows
     )
-    asked = Script("row", "one person", "public", "boolean", "n", "y", "no", *[""] * 5)
+    asked = Script("row", "one person", "public", "", "boolean", "n", "y", "no", *[""] * 5)
     assert (
         parse_spec(
             draft_spec(table(b"a\n1\n"), ask=asked, rows=rows), path="draft.yaml"
@@ -230,7 +230,7 @@ def test_a_known_number_of_rows_says_delta_and_leaves_the_batch_to_the_rule(
 
 @pytest.mark.parametrize("rows", ["5", "25", "299", "499", "500", "1000000"])
 def test_a_draft_for_any_number_of_rows_loads(table: Callable[[bytes], Path], rows: str) -> None:
-    ask = Script("row", "one person", "public", rows, "categorical", "x, y", "no", *[""] * 5)
+    ask = Script("row", "one person", "public", rows, "", "categorical", "x, y", "no", *[""] * 5)
     spec = parse_spec(draft_spec(table(b"a\n1\n"), ask=ask), path="draft.yaml")
     few = int(rows) < 500
     assert spec.dataset.rows.value == int(rows) and spec.attacks.membership.enabled != few
@@ -273,7 +273,7 @@ class Interrupted(Script):
 
 
 ANSWERS = (
-    "row", "one person", "public", "maybe 9", "900",  # one that does not fit
+    "row", "one person", "public", "maybe 9", "900", "",  # one that does not fit
     "integer", "5", "0", "", "", "no", "",  # bounds that do not fit together
     "0", "5", "", "", "no", "a",
     "boolean", "n", "y", "no", "", "", "", "", "",
@@ -331,7 +331,7 @@ def test_kept_answers_to_other_questions_are_not_given(
         draft_spec(table(b"a,b\n"), ask=KeptAnswers(Interrupted(*ANSWERS[:8]), file))
     other = Script("boolean", *[""] * 9)
     text = draft_spec(table(b"c\n"), ask=KeptAnswers(other, file))
-    assert other.asked[0].startswith("c: which type") and "one person" in text
+    assert other.asked[0].startswith("(1 of 1) c: which type") and "one person" in text
     for spoilt in ("", "[1]", '[["a", 1]]', "{"):
         file.write_text(spoilt)
         assert KeptAnswers(other, file).found == 0

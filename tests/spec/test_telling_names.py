@@ -111,7 +111,7 @@ def test_a_draft_has_the_id_as_its_unit_and_a_word_on_telling_names(tmp_path: Pa
 
 def test_the_dialogue_offers_the_id_and_asks_for_rows_after_what_is_used(tmp_path: Path) -> None:
     (tmp_path / "stays.csv").write_bytes(b"PatientNr,cost_eur,ward_id\n")
-    answers = ("", "", "1", "one patient", "", "9000")
+    answers = ("", "", "1", "one patient", "", "9000", "")
     cost = ("integer", "0", "1000000", "", "", "yes", "no", "")
     script = Script(*answers, *cost, "drop", *[""] * 4)
     defaults = dict[str, str | None]()
@@ -131,13 +131,13 @@ def test_the_dialogue_offers_the_id_and_asks_for_rows_after_what_is_used(tmp_pat
     assert defaults[asked[0]] == "id" and defaults[asked[1]] == "PatientNr"
     assert "rows of one id" in asked[2] and "as many as ids" in asked[5]
     type_of = {q.split("\n")[-1]: q for q in asked if "which type" in q}
-    assert "powers of ten" in type_of["cost_eur: which type?"]
-    assert defaults[type_of["ward_id: which type?"]] == "drop"
+    assert "powers of ten" in type_of["(1 of 2) cost_eur: which type?"]
+    assert defaults[type_of["(2 of 2) ward_id: which type?"]] == "drop"
     assert any("from 0, 10, 20, 50" in question or "0, 100" in question for question in asked)
 
 
 def test_a_row_unit_that_is_chosen_beside_an_id_is_warned_of_at_once(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b"donor_id,age\n")
-    script = Script("row", "one gift", "", "500", "drop", "boolean", "n", "y", "no", *[""] * 5)
+    script = Script("row", "one gift", "", "500", "", "drop", "boolean", "n", "y", "no", *[""] * 5)
     draft_spec(tmp_path / "t.csv", ask=script)
     assert "'donor_id' sounds as if" in script.asked[1] and "goes back" in script.asked[1]

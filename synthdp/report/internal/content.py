@@ -68,6 +68,7 @@ class GateResult:
 class EstimandBeside:
     """A released figure with its 95% interval, and that of all real rows, which has no noise."""
 
+    name: str = ""
     text: str
     statistic: str
     group: str
@@ -96,8 +97,9 @@ class ReportContent:
     plain JSON values, and so is each record of `audits`.
     `misfits` has, for each column, the number of values of each kind outside the declared domain.
     `suggestions` are of columns that look like functions of others. `estimands` are released
-    figures beside those of the real rows. `absent` has the parts that the spec asks for and that
-    are not here, each with the reason. `timings` are seconds by stage.
+    figures beside those of the real rows, `expected` what the plan forecast. `absent` has the parts
+    that the spec asks for and that are not here, each with the reason. `timings` are seconds by
+    stage.
     """
 
     title: str
@@ -107,6 +109,7 @@ class ReportContent:
     budget: Budget
     profile: tuple[tuple[float, float], ...] = ()
     gates: tuple[GateResult, ...] = ()
+    contact: str | None = None
     tv1_noisy: float | None = None
     evaluation: EvaluationReport | None = None
     graph: GraphView | None = None
@@ -115,6 +118,7 @@ class ReportContent:
     misfits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     suggestions: SuggestionReport | None = None
     estimands: tuple[EstimandBeside, ...] = ()
+    expected: Mapping[str, Any] | None = None
     absent: Mapping[str, str] = field(default_factory=dict)
     timings: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -142,7 +146,7 @@ class ReportContent:
         }
         parts = (
             *("budget", "gates", "tv1_noisy", "evaluation", "graph", "attack", "audits", "misfits"),
-            *("suggestions", "estimands", "absent", "timings", "notes"),
+            *("suggestions", "estimands", "expected", "absent", "timings", "notes"),
         )
         cleaned: dict[str, Any] = _plain(facts | {part: getattr(self, part) for part in parts})
         return cleaned

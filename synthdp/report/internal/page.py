@@ -68,6 +68,9 @@ def render(content: ReportContent) -> str:
     whole = attack_card({k: v for k, v in (attack or {}).items() if k != "declared"})
     view = {
         "content": content,
+        "protects": say(
+            "protects", unit=budget.unit, adjacency=budget.adjacency, **_reach(content)
+        ),
         "uses": [*report_uses(content)],
         "verdicts": [*report_cards(content)],
         "lead": sections.gates(content.gates),
@@ -79,6 +82,7 @@ def render(content: ReportContent) -> str:
         "columns": sections.columns(content, most=LIMITS[0].overlays),
         "learning": sections.learning(report),
         "analysis": sections.analysis(report),
+        "forecasts": sections.expected(content),
         "graph_name": content.graph.name if content.graph else "Causal graph",
         "graph": graph_section(content.graph),
         "attack": sections.attack_section(content, telling=whole.state != "unknown"),
@@ -143,14 +147,14 @@ def _gates(content: ReportContent) -> Verdict:
     return Verdict("Gates", figure, text, state, better=better)
 
 
+def _reach(content: ReportContent) -> dict[str, Any]:
+    known = most_advantage(content.profile) if content.profile else None
+    return {"advantage": known, "search": content.budget.search}
+
+
 def _guarantee(content: ReportContent) -> Verdict:
     budget = content.budget
-    card = verdicts.guarantee(
-        budget.epsilon_planned,
-        budget.delta,
-        advantage=most_advantage(content.profile) if content.profile else None,
-        search=budget.search,
-    )
+    card = verdicts.guarantee(budget.epsilon_planned, budget.delta, **_reach(content))
     if budget.epsilon_planned <= budget.epsilon:
         return card
     return Verdict(card.heading, card.number, f"over the budget of {budget.epsilon:g}", "bad")

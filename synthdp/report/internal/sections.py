@@ -30,12 +30,14 @@ from synthdp.report.internal.content import (
 from synthdp.report.prose import number, say
 from synthdp.report.sections import (
     VISIBLE_ASSOCIATION,
+    Came,
     Picture,
     ReportTable,
     Section,
     budget_picture,
     column_overlay,
     crosses,
+    forecasts,
     interval,
     roc_picture,
     yes,
@@ -290,6 +292,15 @@ def estimands(beside: Sequence[EstimandBeside]) -> Section:
     tables = [ReportTable.of("Estimands", map(_estimand_row, beside))] if beside else ()
     told = say("estimands", inside=inside, known=len(known), refused=refused)
     return Section(told, tables=tables)
+
+
+def expected(content: ReportContent) -> Section:
+    """What was expected beside what came: single columns of the real rows, without noise."""
+    near = content.fidelity
+    figures = {
+        (e.name, e.group): Came.of(e.text, e.interval, e.statistic) for e in content.estimands
+    }
+    return forecasts(content.expected, (near.tv1,) * 3 if near else None, figures)
 
 
 def _estimand_row(beside: EstimandBeside) -> dict[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations, starmap
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,9 @@ def render_public(content: PublicContent) -> str:
     facts, found = content.facts, Measured.of(content)
     view = {
         "content": content,
+        "protects": say(
+            "protects", unit=facts["unit_meaning"], adjacency=facts["adjacency"], **_reach(content)
+        ),
         "facts": facts,
         "title": facts["title"] or facts["dataset"],
         "about": content.about,
@@ -67,6 +70,7 @@ def render_public(content: PublicContent) -> str:
         "attack": sections.attack(content),
         "pairs": sections.pairs(content, found),
         "learning": sections.learning(facts["scores"]),
+        "forecasts": sections.forecasts(content),
         "audit_tables": audit_tables([facts["audit"]] if facts["audit"] else []),
         "doubtful": sections.hidden_levels(content.domain, found.columns),
     }
@@ -139,13 +143,8 @@ CAUSAL = ("effect", "regression")  # kinds of estimands
 
 def public_cards(content: PublicContent, found: Measured) -> Iterator[Verdict]:
     """All verdicts, in the order of the page."""
-    facts, search = content.facts, content.facts.get("domain_from")
-    yield verdicts.guarantee(
-        facts["epsilon"],
-        facts["delta"],
-        advantage=most_advantage(content.profile) if content.profile else None,
-        search=(search["epsilon"], search["delta"]) if search else None,
-    )
+    facts = content.facts
+    yield verdicts.guarantee(facts["epsilon"], facts["delta"], **_reach(content))
     yield from _estimands(content)
     yield _pairs_card(content)
     yield _columns_card(content, found.columns)
@@ -157,6 +156,15 @@ def public_cards(content: PublicContent, found: Measured) -> Iterator[Verdict]:
         yield verdicts.noisy(heading, text, content.means, limit=verdicts.LOOSE.fair, most=6)
     yield _graph_card(content.graph)
     yield _audit_card(facts["audit"])
+
+
+def _reach(content: PublicContent) -> dict[str, Any]:
+    """The advantage that the profile allows, and what the search for the columns had."""
+    search = content.facts.get("domain_from")
+    return {
+        "advantage": most_advantage(content.profile) if content.profile else None,
+        "search": (search["epsilon"], search["delta"]) if search else None,
+    }
 
 
 def _noisy_columns(found: Measured) -> Verdict:
@@ -342,7 +350,8 @@ def _means(content: PublicContent, pairs: Sequence[MeasuredPair]) -> Verdict:
     bad = [told for _, sound, told in sorted(found, reverse=True) if not sound]
     text = say("means_by_group", measured=len(found), bad=bad, hidden=hidden)
     if not found:
-        return Verdict(heading, "not measured", text, "bad" if hidden else "unknown")
+        figure = "no mean" if hidden else "not measured"
+        return Verdict(heading, figure, text, "bad" if hidden else "unknown")
     state: State = "fair" if most else "bad"
     figure = f"up to {most} levels" if most else "no group"
     better = "fewer bins of numbers and levels of groups, or estimands" if bad or hidden else ""
@@ -350,22 +359,30 @@ def _means(content: PublicContent, pairs: Sequence[MeasuredPair]) -> Verdict:
 
 
 def _models(content: PublicContent, columns: Sequence[Column]) -> Verdict:
-    """Whether what is learnt on these rows beats the constant guess on real ones."""
+    """Whether what is learnt on these rows beats the constant guess on real ones, by the worst of
+    several targets.
+    """
     scores = [s for s in content.facts["scores"] if s["target"]]
     if not scores:
         text = "how models that learn from these rows do on real ones was not paid for"
         better = f"{NOT_PAID}, and columns to predict"
         return Verdict("Prediction", "not published", text, "unknown", better=better)
     base = {c.name: float(c.noisy.max()) for c in columns}
-    score, guess = scores[0], base.get(scores[0]["target"])
+    states = [_beats(s, base.get(s["target"])) for s in scores]
+    state = verdicts.worst(states)
+    score = min(
+        (s for s, its in zip(scores, states, strict=True) if its == state),
+        key=lambda s: s["low"] - base.get(s["target"], 0.0),
+    )
+    rest = [s["value"] for s in scores if s is not score and s["value"] is not None]
+    told = {"score": score, "of": len(scores), "rest": fmean(rest) if rest else None}
     if score["low"] <= 0 and score["high"] >= 1:
-        text = say("model_unknown", target=score["target"])
+        text = say("model_unknown", **told)
         better = "a larger share for scores, or a larger epsilon"
         return Verdict("Prediction", "not known", text, "unknown", better=better)
-    text = say("model_score", score=score)
-    state = verdicts.worst(_beats(s, base.get(s["target"])) for s in scores)
+    text = say("model_score", **told)
     figure = estimated(score["value"], score["low"], score["high"])
-    if guess is None:
+    if (guess := base.get(score["target"])) is None:
         return Verdict("Prediction", figure, text, state)
     floor = f"always the commonest answer: {guess:.1%}"
     better = "a larger epsilon, or a larger share for targets"
@@ -374,13 +391,14 @@ def _models(content: PublicContent, columns: Sequence[Column]) -> Verdict:
 
 def _beats(score: Score, guess: float | None) -> State:
     """Green only where the whole interval is above the constant guess."""
-    if score["value"] is None or guess is None:
+    low, high = score["low"], score["high"]
+    if score["value"] is None or guess is None or (low <= 0 and high >= 1):
         return "unknown"
-    if score["low"] > guess:
+    if low > guess:
         return "good"
-    if score["high"] <= guess:
+    if high <= guess:
         return "bad"
-    return "unknown" if score["low"] < guess - 0.1 else "fair"
+    return "unknown" if low < guess - 0.1 else "fair"
 
 
 def _effects(content: PublicContent) -> Verdict:

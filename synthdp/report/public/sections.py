@@ -16,6 +16,7 @@ from synthdp.drawing import charts
 from synthdp.drawing.svg import short
 from synthdp.evaluate.fidelity import association, grid, most_connected, pair_plot
 from synthdp.model.estimands import INTERCEPT
+from synthdp.report import sections as shared
 from synthdp.report.prose import estimated, number, say
 from synthdp.report.public.content import (
     DIGITS,
@@ -27,6 +28,7 @@ from synthdp.report.public.content import (
 )
 from synthdp.report.sections import (
     VISIBLE_ASSOCIATION,
+    Came,
     FloatArray,
     Look,
     Picture,
@@ -191,6 +193,20 @@ def score_table(scores: Scores) -> ReportTable:
 
 def _told(score: Mapping[str, Any]) -> str:
     return estimated(score["value"], score["low"], score["high"])
+
+
+def forecasts(content: PublicContent) -> Section:
+    """What was expected beside published figures alone."""
+    scores = content.facts["scores"]
+    tv1 = next(((s["value"], s["low"], s["high"]) for s in scores if s["name"] == "tv1"), None)
+    figures = {
+        (str(s.get("name")), f.get("group") or ""): Came.of(
+            s["text"], f.get("interval"), s["statistic"]
+        )
+        for s in content.estimands
+        for f in s["figures"]
+    }
+    return shared.forecasts(content.facts.get("expected"), tv1, figures)
 
 
 # --- estimands: pictures of intervals, and a table ---

@@ -102,12 +102,13 @@ def draft_spec(
     known = _ROWS_TO_FILL if rows is None else {"kind": "approximate", "value": rows}
     stated: Mapping[str, Any] = ask_rows(ask, unit, known=rows) if ask else known
     count = stated["value"] if isinstance(stated["value"], int) else None
+    texts = codebook.missing_values if codebook else ()
+    if ask and header.kind == "csv" and not codebook:
+        texts = answer(ask, MISSING)
     columns, dropped = _columns(header, unit.get("column"), ask, codebook)
     source = header.source(named, dropped)
     if header.kind == "csv":
-        source["missing_values"] = ["", *(codebook.missing_values if codebook else ())]
-        if ask and not codebook and any(entry["missing"] for entry in columns.values()):
-            source["missing_values"] = ["", *answer(ask, MISSING)]
+        source["missing_values"] = ["", *texts]
     about = ask_about(ask) if ask else {}
     delta = {} if count is None else {"delta": float(suggested_delta(count))}
     budget = ask_budget(ask, int(stated["value"])) if ask else _BUDGET_TO_FILL | delta
@@ -142,16 +143,16 @@ def _columns(
     """
     columns, dropped = dict[str, dict[str, Any]](), list[str]()
     described, told = codebook.of(header.names) if codebook else {}, remarks(header.names)
-    for name in header.names:
+    modelled = [name for name in header.names if name != unit]
+    for nth, name in enumerate(modelled, start=1):
         known = described.get(name)
-        if name == unit:
-            continue
         entry: dict[str, Any] | None = entry_of(known) if known else {}
         if known and known.identifies:
             entry = None
         elif ask:
             typed = header.types.get(name)
-            entry = ask_column(ask, name, entry, typed=typed, remark=told.get(name))
+            place = f"({nth} of {len(modelled)}) "
+            entry = ask_column(ask, name, entry, place=place, typed=typed, remark=told.get(name))
         if entry is None:
             dropped.append(name)
         else:

@@ -144,14 +144,16 @@ def ask_column(
     name: str,
     known: Mapping[str, Any] | None = None,
     *,
+    place: str = "",
     typed: Mapping[str, Any] | None = None,
     remark: Remark | None = None,
 ) -> dict[str, Any] | None:
     """One entry of `columns`, or None for a column that is dropped.
 
     `known` is what a code book says; only what it leaves to be filled in is asked for. `typed` is
-    what the file's own types say, which is offered. `remark` is told with the first question. A
-    column is asked from the start where the answers do not fit together.
+    what the file's own types say, which is offered. `remark` is told with the first question, and
+    `place`, which column of how many it is, with each. A column is asked from the start where the
+    answers do not fit together.
     """
     stated = {key: value for key, value in (known or {}).items() if not isinstance(value, Blank)}
     if stated and stated == known:
@@ -160,14 +162,14 @@ def ask_column(
     if not kind:
         told = f"{name}: {remark.text}\n" if remark else ""
         likely = DROP if is_id(name) else typed.get("type")
-        kind = answer(ask, replace(TYPE, default=likely), f"{told}{name}: ")
+        kind = answer(ask, replace(TYPE, default=likely), f"{told}{place}{name}: ")
     if kind == DROP:
         return None
     if kind == typed.get("type"):
         stated = {**typed, **stated}
     note = ""
     for _ in range(TRIES):
-        entry = {"type": kind, **_details(ask, f"{note}{name}: ", kind, stated)}
+        entry = {"type": kind, **_details(ask, f"{note}{place}{name}: ", kind, stated)}
         try:
             TypeAdapter[Any](Column).validate_python(entry)
         except ValidationError as error:
