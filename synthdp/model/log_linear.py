@@ -113,8 +113,8 @@ def fit_log_linear(
             offsets = dict(zip(every, architecture.offsets_of(column), strict=True))
             pairs = ((parent, column) for parent in parents)
             wanted = [_wanted(tables, domain, pair, some, margin, absent) for pair in pairs]
-            filled = _filled(levels[:, parents], [domain.sizes[p] for p in parents])
-            weights = _fitted(
+            filled = filled_levels(levels[:, parents], [domain.sizes[p] for p in parents])
+            weights = fitted_weights(
                 filled[: SETTINGS.fitted_rows],
                 np.concatenate(wanted),
                 start,
@@ -125,7 +125,7 @@ def fit_log_linear(
             direct[at, : len(start)] = torch.from_numpy(weights[:-1]).float()
             start, logits = weights[-1], filled @ weights
         biases[column] = torch.from_numpy(start).float()
-        levels[:, column] = _drawn(softmax(logits, axis=1), rng)
+        levels[:, column] = drawn_levels(softmax(logits, axis=1), rng)
     return LogLinear(direct, biases)
 
 
@@ -156,7 +156,7 @@ def _wanted(
     return np.column_stack([known, drawn(levels[absent])])
 
 
-def _filled(levels: Levels, sizes: Sequence[int]) -> csr_array:
+def filled_levels(levels: Levels, sizes: Sequence[int]) -> csr_array:
     """Ones `[rows, levels of all parents + 1]` at the level of each parent, and in the last column;
     `levels` is `[rows, parents]`.
     """
@@ -178,7 +178,7 @@ def _certain(domain: Domain, column: int, parents: Sequence[int], leader: int | 
     return weights
 
 
-def _fitted(filled: csr_array, wanted: Floats, bias: Floats, certain: Floats) -> Floats:
+def fitted_weights(filled: csr_array, wanted: Floats, bias: Floats, certain: Floats) -> Floats:
     """Weights `[levels of all parents + 1, levels]` that meet `wanted`, which has the table of each
     parent, one after the other; the last row, of biases, starts at `bias`.
 
@@ -206,7 +206,7 @@ def _fitted(filled: csr_array, wanted: Floats, bias: Floats, certain: Floats) ->
     return weights
 
 
-def _drawn(probabilities: npt.NDArray[np.float64], rng: np.random.Generator) -> Levels:
+def drawn_levels(probabilities: npt.NDArray[np.float64], rng: np.random.Generator) -> Levels:
     """A level of each row of `probabilities` `[rows, levels]`, by stratified random numbers."""
     rows = len(probabilities)
     points = (rng.permutation(rows) + rng.random(rows)) / rows
