@@ -10,10 +10,11 @@ Three views of levels are made of the rows, each from a person's own rows alone:
 - `PERSONS` has a row for each person: the columns of persons, how many visits were kept, and how
   they end;
 - `OUTER` one for each person with a visit: the person, the first visit and the last;
-- `STEPS` one for each visit but the first: the person, the visit before, the gap, the visit.
+- `STEPS` one for each visit but the first: the person, the visit before, the gap, the visit;
+- `SECOND` those of them that are second visits.
 
-[Derived here: a person is in one row of `PERSONS`, at most one of `OUTER`, and at most `most` - 1 of
-`STEPS`. The first `most` visits are kept, in the order of their dates; visits at one date are sorted
+[Derived here: a person is in one row of `PERSONS`, at most one of `OUTER` and of `SECOND`, and at most
+`most` - 1 of `STEPS`. The first `most` visits are kept, in the order of their dates; visits at one date are sorted
 by their own levels, never by their place in a file, so that the views are the same for every order
 of the rows, and one person's rows move nobody else's.]
 """
@@ -40,7 +41,7 @@ from synthdp.spec.model.linked import LinkedSpec
 if TYPE_CHECKING:
     import pandas as pd
 
-PERSONS, OUTER, STEPS = "persons", "first and last visits", "steps"
+PERSONS, OUTER, SECOND, STEPS = "persons", "first and last visits", "second visits", "steps"
 """Names of the views."""
 STOPS, DIED, CUT, CUT_DIED = "stops", "died", "cut", "cut, died"
 """How a person's visits end: after the last; by death; at the most visits that are kept, where
@@ -189,6 +190,13 @@ class VisitFrame:
         before = [*self.of_visits.columns, self.calendar, _with_missing(self.gap)]
         now = [self.number, self.gap, self.calendar, *aged, *self.of_visits.columns]
         people = self.modelled.columns
+        steps = Domain(
+            (
+                *people,
+                *(replace(c, name=self.before(c.name)) for c in before),
+                *(replace(c, name=self.now(c.name)) for c in now),
+            )
+        )
         return {
             PERSONS: Domain((*people, *known, *till)),
             OUTER: Domain(
@@ -199,13 +207,8 @@ class VisitFrame:
                     *known,
                 )
             ),
-            STEPS: Domain(
-                (
-                    *people,
-                    *(replace(c, name=self.before(c.name)) for c in before),
-                    *(replace(c, name=self.now(c.name)) for c in now),
-                )
-            ),
+            SECOND: steps,
+            STEPS: steps,
         }
 
 
@@ -310,36 +313,20 @@ def views_of(frame: VisitFrame, read: CodedVisits) -> Views:
     steps = np.flatnonzero(rank > 0)
     past = steps - 1
     step = owner[steps]
+    outer = [people[some], begun[first], codes[first], codes[last]]
+    outer += [years[last], aged[last], gaps[last], known[some]]
+    before = [people[step], codes[past], years[past], gaps[past]]
+    now = [rank[steps] + 1, gaps[steps], years[steps], aged[steps], codes[steps]]
+    taken = np.column_stack([*before, *now]).astype(np.uint16)
+    second = rank[steps] == 1
     return Views(
         {
             PERSONS: np.column_stack([people, known, *till]).astype(np.uint16),
-            OUTER: np.column_stack(
-                [
-                    people[some],
-                    begun[first],
-                    codes[first],
-                    codes[last],
-                    years[last],
-                    aged[last],
-                    gaps[last],
-                    known[some],
-                ]
-            ).astype(np.uint16),
-            STEPS: np.column_stack(
-                [
-                    people[step],
-                    codes[past],
-                    years[past],
-                    gaps[past],
-                    rank[steps] + 1,
-                    gaps[steps],
-                    years[steps],
-                    aged[steps],
-                    codes[steps],
-                ]
-            ).astype(np.uint16),
+            OUTER: np.column_stack(outer).astype(np.uint16),
+            SECOND: taken[second],
+            STEPS: taken,
         },
-        {PERSONS: np.arange(persons), OUTER: owner[first], STEPS: step},
+        {PERSONS: np.arange(persons), OUTER: owner[first], SECOND: step[second], STEPS: step},
     )
 
 

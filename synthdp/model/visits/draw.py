@@ -219,8 +219,8 @@ class _Drawing:
 
 def _shift(logits: Floats, room: npt.NDArray[np.bool_], wanted: float) -> float:
     """What to add to the logits of ends so that the part `wanted` of the rows goes on."""
-    low, high = -12.0, 12.0
-    for _ in range(30):
+    low, high = -40.0, 40.0
+    for _ in range(40):
         middle = (low + high) / 2
         odds = softmax(logits + np.r_[0.0, np.full(logits.shape[1] - 1, middle)], axis=1)[:, 0]
         low, high = (middle, high) if (odds * room).mean() > wanted else (low, middle)

@@ -40,6 +40,11 @@ class VisitSettings:
     """How far a round goes: whole steps diverge."""
     kept: int = 3
     """Rounds whose rows are fitted on together."""
+    all_lags: int = 36
+    """Up to so many pairs of a visit and the one before, mode predict counts all: what a treatment
+    does is hidden where it is given to those who need it."""
+    least_signal: float = 0.5
+    """Variance, in that of the noise, below which a column is not asked about ends."""
     goes_on: float = 0.02
     """Least probability that a visit is not the last."""
     targets: float = 1.5
