@@ -2,10 +2,10 @@
 
 Nothing is modelled as a date of its own. A person has the date of the first visit and each further
 visit a gap to the one before, so that generated visits are in order and never at one time, by
-construction. The age is that at the first visit, and a death lies at or after the last: birth, every
-visit and death are in order in every row that is written, whatever was read.
+construction. The age is that at the first visit, and a death lies at or after the last: birth,
+every visit and death are in order in every row that is written, whatever was read.
 
-Three views of levels are made of the rows, each from a person's own rows alone:
+Four views of levels are made of the rows, each from a person's own rows alone:
 
 - `PERSONS` has a row for each person: the columns of persons, how many visits were kept, and how
   they end;
@@ -13,10 +13,10 @@ Three views of levels are made of the rows, each from a person's own rows alone:
 - `STEPS` one for each visit but the first: the person, the visit before, the gap, the visit;
 - `SECOND` those of them that are second visits.
 
-[Derived here: a person is in one row of `PERSONS`, at most one of `OUTER` and of `SECOND`, and at most
-`most` - 1 of `STEPS`. The first `most` visits are kept, in the order of their dates; visits at one date are sorted
-by their own levels, never by their place in a file, so that the views are the same for every order
-of the rows, and one person's rows move nobody else's.]
+[Derived here: a person is in one row of `PERSONS`, at most one of `OUTER` and of `SECOND`, and at
+most `most` - 1 of `STEPS`. The first `most` visits are kept, in the order of their dates; visits at
+one date are sorted by their own levels, never by their place in a file, so that the views are the
+same for every order of the rows, and one person's rows move nobody else's.]
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ class VisitFrame:
     `people` and `events` name the tables. `columns` are the persons' as they are modelled, without
     birth and death, `of_visits` those of visits without their `order`. `most` and `least` visits
     of a person are kept; `step` is the least gap and `until` the end of the study, in steps of
-    `order`. `birth` and `death` are dates of persons that the visits lie between.
+    `order`. `birth` and `death` are dates of persons that the visits lie between; columns of visits
+    that `rises` names never fall, and those of `falls` never rise.
     """
 
     people: str
@@ -85,6 +86,8 @@ class VisitFrame:
     until: float
     birth: ColumnDomain | None = None
     death: ColumnDomain | None = None
+    rises: tuple[str, ...] = ()
+    falls: tuple[str, ...] = ()
 
     @classmethod
     def from_spec(cls, spec: LinkedSpec) -> VisitFrame:
@@ -109,6 +112,8 @@ class VisitFrame:
             order.upper if until is None else declared.number(until),
             None if spec.birth is None else persons[spec.birth],
             None if spec.death is None else persons[spec.death],
+            tuple(r.column for r in spec.rules() if r.kind in ("nondecreasing", "once")),
+            tuple(r.column for r in spec.rules() if r.kind == "nonincreasing"),
         )
 
     # --- names ---
@@ -413,7 +418,11 @@ def written(
     visits = {key: pd.Series(keys[drawn.owner])}
     visits[frame.order.name] = _instants(frame.order, drawn.when)
     for place, own in enumerate(frame.of_visits.columns):
-        visits[own.name] = decode_column(own, drawn.visits[:, place], rng=rng)
+        values = decode_column(own, drawn.visits[:, place], rng=rng)
+        if own.ranged and own.name in (*frame.rises, *frame.falls):  # inside one bin, too
+            by = values.groupby(drawn.owner)
+            values = by.cummax() if own.name in frame.rises else by.cummin()
+        visits[own.name] = values
     return pd.DataFrame(persons), pd.DataFrame(visits)
 
 

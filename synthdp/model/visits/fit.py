@@ -303,8 +303,6 @@ class VisitFit:
             np.zeros(frame.most),
             self._died_later(),
             self._till(),
-            tuple(r.column for r in self.spec.rules() if r.kind == "nonincreasing"),
-            tuple(r.column for r in self.spec.rules() if r.kind in ("nondecreasing", "once")),
         )
         return self._held(start, steps, rng)
 
@@ -381,7 +379,8 @@ class VisitFit:
             for name in frame.modelled.names:
                 if name in known.margins:  # who has more visits stands in more steps
                     now = np.bincount(rows[name], weight, self.sizes[name]) / weight.sum()
-                    weight *= (known.margins[name] / np.maximum(now, 1e-9))[rows[name]]
+                    ratio = known.margins[name] / np.maximum(now, SETTINGS.least)
+                    weight *= np.clip(ratio, 0.1, 10.0)[rows[name]]
         pick = rng.choice(SETTINGS.start, SETTINGS.start, p=weight / weight.sum())
         found = {name: rows[name][pick] for name in frame.modelled.names}
 
@@ -417,7 +416,7 @@ class VisitFit:
         begun |= {number: np.ones(SETTINGS.start, np.int64), **self._clocks(first, rng)}
         later = np.flatnonzero(steps[number] < frame.most)
         mixed = {
-            # What no law of steps asks for is known of first visits alone, until rows are generated.
+            # What no law of steps asks for is known of first visits alone, until rows are drawn.
             name: np.concatenate([begun[name][:one], steps.get(name, begun[name])[later]])
             for name in {*self.arrows.end, number}
             if name in begun
@@ -500,7 +499,7 @@ class VisitFit:
     # --- held to what it generates ---
 
     def _held(self, model: VisitModel, known: PairTables, rng: np.random.Generator) -> VisitModel:
-        """The model after rounds of half steps towards laws of the rows that it generates itself."""
+        """The model after rounds of half steps towards laws of the rows that it draws itself."""
         fewest, most = SETTINGS.generated
         persons = int(min(max(self.people, fewest), most))
         seen: list[Generated] = []

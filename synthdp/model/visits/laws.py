@@ -58,7 +58,7 @@ SETTINGS = VisitSettings()
 
 @dataclass(frozen=True)
 class Law:
-    """A child's law given its parents: logits `[levels of all parents + 1, levels]`, biases last."""
+    """A child's law given its parents: logits `[their levels + 1, levels]`, biases last."""
 
     parents: tuple[str, ...]
     weights: Floats
@@ -126,8 +126,6 @@ class VisitModel:
     shifts: Floats
     died_later: float = 0.0
     till: Mapping[str, Probabilities] | None = None
-    falls: tuple[str, ...] = ()
-    rises: tuple[str, ...] = ()
 
 
 def bare(frame: VisitFrame, name: str) -> str:

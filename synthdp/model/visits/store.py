@@ -37,8 +37,6 @@ def save(model: VisitModel, folder: Path) -> None:
         "steps": list(model.steps),
         "starts": {name: list(map(int, starts)) for name, starts in model.starts.items()},
         "died_later": model.died_later,
-        "falls": list(model.falls),
-        "rises": list(model.rises),
     }
     (folder / MODEL_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
@@ -90,8 +88,6 @@ def _model(content: Any, arrays: Mapping[str, Probabilities], frame: VisitFrame)
         arrays["shifts"],
         float(content["died_later"]),
         part("till") or None,
-        tuple(content["falls"]),
-        tuple(content["rises"]),
     )
 
 
