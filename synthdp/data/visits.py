@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -320,9 +320,15 @@ def views_of(frame: VisitFrame, read: CodedVisits) -> Views:
     step = owner[steps]
     outer = [people[some], begun[first], codes[first], codes[last]]
     outer += [years[last], aged[last], gaps[last], known[some]]
-    before = [people[step], codes[past], years[past], gaps[past]]
-    now = [rank[steps] + 1, gaps[steps], years[steps], aged[steps], codes[steps]]
-    taken = np.column_stack([*before, *now]).astype(np.uint16)
+    before: list[npt.NDArray[Any]] = [people[step], codes[past], years[past], gaps[past]]
+    now: list[npt.NDArray[Any]] = [
+        rank[steps] + 1,
+        gaps[steps],
+        years[steps],
+        aged[steps],
+        codes[steps],
+    ]
+    taken = np.column_stack(before + now).astype(np.uint16)
     second = rank[steps] == 1
     return Views(
         {

@@ -119,16 +119,17 @@ class Looks:
 
     def __init__(self, releaser: Releaser, spec: LinkedSpec, frame: VisitFrame) -> None:
         self.releaser, self.spec, self.frame = releaser, spec, frame
-        self.seen = self._released(PERSON_LEVELS).map(lambda t: {PERSON_LEVELS: t})
+        first = self._released(PERSON_LEVELS)
+        self.seen: Released[Tables] = first.map(lambda tables: {PERSON_LEVELS: tables})
         for purpose in (VISIT_LEVELS, END_NUMBERS):
             self._add(purpose, self._released(purpose))
         self.groups = groups_of_views(frame, level_starts(frame, self.seen.value))
         self.sizes = sizes_of(self.groups)
 
     def _released(self, purpose: str) -> Released[tuple[NoisyTable, ...]]:
-        return self.releaser.release(
-            needed(self.releaser.plan.linked.get(purpose), purpose), purpose=purpose
-        )
+        planned = needed(self.releaser.plan.linked.get(purpose), purpose)
+        assert isinstance(planned, OnView)
+        return self.releaser.release(planned, purpose=purpose)
 
     def _add(self, purpose: str, tables: Released[tuple[NoisyTable, ...]]) -> None:
         self.seen = self.seen.zip(tables).map(lambda both: {**both[0], purpose: both[1]})
@@ -341,7 +342,7 @@ class VisitFit:
         frame = self.frame
         people = frame.modelled.names
         visits = [c.name for c in frame.of_visits.columns]
-        wanted = [(p,) for p in people] + [(frame.now(c),) for c in visits]
+        wanted: list[Columns] = [(p,) for p in people] + [(frame.now(c),) for c in visits]
         wanted += [
             (parent, child)
             for child, parents in self.arrows.steps.items()

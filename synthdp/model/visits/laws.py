@@ -65,7 +65,8 @@ class Law:
 
     def probabilities(self, sizes: Mapping[str, int], rows: Rows, count: int) -> Probabilities:
         """Of the child's levels in each of `count` rows, `[rows, levels]`."""
-        return softmax(self.logits(sizes, rows, count), axis=1)
+        found: Probabilities = softmax(self.logits(sizes, rows, count), axis=1)
+        return found
 
     def logits(self, sizes: Mapping[str, int], rows: Rows, count: int) -> Floats:
         """The same as logits."""

@@ -70,7 +70,7 @@ class OnView(Generic[M]):
     ) -> ChosenOnView:
         """The mechanism for tables that are chosen from public or released facts."""
         assert isinstance(self.inner, AdaptiveMarginals)
-        return ChosenOnView(self, self.inner.choose(tables, groups, weights))  # type: ignore[arg-type]
+        return ChosenOnView(self, self.inner.choose(tables, groups, weights))
 
     def run(self, table: Table, randomness: Randomness) -> tuple[NoisyTable, ...]:
         """Run `inner` on the view's rows."""
