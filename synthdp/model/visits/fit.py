@@ -342,7 +342,7 @@ class VisitFit:
         frame = self.frame
         people = frame.modelled.names
         visits = [c.name for c in frame.of_visits.columns]
-        wanted: list[Columns] = [(p,) for p in people] + [(frame.now(c),) for c in visits]
+        wanted: list[Columns] = [(name,) for name in (*people, *map(frame.now, visits))]
         wanted += [
             (parent, child)
             for child, parents in self.arrows.steps.items()
