@@ -94,13 +94,17 @@ class LevelGroups:
         codes = groups.copy()
         for name in self.starts:
             place = self.domain.index(name)
-            codes[:, place] = self._inside(name, groups[:, place], margins[place], rng)
+            codes[:, place] = self.inside(name, groups[:, place], margins[place], rng)
         return codes
 
-    def _inside(
-        self, name: str, groups: Levels, margin: Floats, rng: np.random.Generator
+    def inside(
+        self,
+        name: str,
+        groups: npt.NDArray[np.integer],
+        margin: Floats,
+        rng: np.random.Generator,
     ) -> npt.NDArray[np.intp]:
-        """A level of each row's group, `[rows]`."""
+        """A level of each row's group, `[rows]`, drawn by the column's probabilities `margin`."""
         starts = np.asarray(self.starts[name])
         count = np.diff(np.append(starts, len(margin)))
         raised = margin + 1e-12  # a group whose levels have no mass is drawn from evenly

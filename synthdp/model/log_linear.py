@@ -138,9 +138,9 @@ def fit_log_linear(
             offsets = dict(zip(every, architecture.offsets_of(column), strict=True))
             pairs = ((parent, column) for parent in parents)
             wanted = [_wanted(tables, domain, pair, some, margin, absent) for pair in pairs]
-            filled = _filled(levels[:, parents], [domain.sizes[p] for p in parents])
+            filled = filled_levels(levels[:, parents], [domain.sizes[p] for p in parents])
             units = _Units.of(own, levels, domain, column)
-            weights, acts = _fitted(
+            weights, acts = fitted_weights(
                 filled[: SETTINGS.fitted_rows],
                 np.concatenate([np.zeros((0, len(start))), *wanted]),
                 start,
@@ -153,7 +153,7 @@ def fit_log_linear(
             start, logits = weights[-1], filled @ weights + units.logits(acts)
             acting += zip(own, acts.tolist(), strict=True)
         biases[column] = torch.from_numpy(start).float()
-        levels[:, column] = _drawn(softmax(logits, axis=1), rng)
+        levels[:, column] = drawn_levels(softmax(logits, axis=1), rng)
     return LogLinear(architecture, direct, biases, levels, tuple(acting))
 
 
@@ -184,7 +184,7 @@ def _wanted(
     return np.column_stack([known, drawn(levels[absent])])
 
 
-def _filled(levels: Levels, sizes: Sequence[int]) -> csr_array:
+def filled_levels(levels: Levels, sizes: Sequence[int]) -> csr_array:
     """Ones `[rows, levels of all parents + 1]` at the level of each parent, and in the last column;
     `levels` is `[rows, parents]`.
     """
@@ -236,15 +236,16 @@ class _Units:
         return (self.values * weights) @ self.along if len(weights) else 0.0
 
 
-def _fitted(
-    filled: csr_array, wanted: Floats, bias: Floats, certain: Floats, units: _Units
+def fitted_weights(
+    filled: csr_array, wanted: Floats, bias: Floats, certain: Floats, more: _Units | None = None
 ) -> tuple[Floats, Floats]:
     """Weights `[levels of all parents + 1, levels]` that meet `wanted`, which has the table of each
-    parent, one after the other, and those of `units`. The last row, of biases, starts at `bias`.
+    parent, one after the other, and those of `more`. The last row, of biases, starts at `bias`.
 
     A level that `certain` has weights for has no others: no other parent speaks of it. `filled` has
     the levels of the parents in each drawn row.
     """
+    units = more or _Units(np.zeros((0, 0)), np.zeros((0, len(bias))), np.zeros(0))
     met, across = np.vstack([wanted, softmax(bias)]), filled.T.tocsr()
     free, known = (certain == 0).all(0), filled @ certain
 
@@ -314,7 +315,7 @@ def with_acting(
     return out
 
 
-def _drawn(probabilities: npt.NDArray[np.float64], rng: np.random.Generator) -> Levels:
+def drawn_levels(probabilities: npt.NDArray[np.float64], rng: np.random.Generator) -> Levels:
     """A level of each row of `probabilities` `[rows, levels]`, by stratified random numbers."""
     rows = len(probabilities)
     points = (rng.permutation(rows) + rng.random(rows)) / rows

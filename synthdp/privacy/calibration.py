@@ -56,7 +56,7 @@ def make_plan(
     rough = _rough_plan(spec, domain, graph_rounds, estimands, rows_per_unit)
     if moments is not None:
         rough = replace(rough, moments=moments(share_mu(spec, spec.privacy.shares.moments)))
-    return _calibrated(rough)
+    return calibrated(rough)
 
 
 def share_mu(spec: ReleaseSpec, share: float) -> float:
@@ -75,7 +75,7 @@ def make_search_plan(
 ) -> ReleasePlan:
     """The calibrated plan of a graph search alone, which spends everything."""
     graph = _started(rounds, mu_of(epsilon, delta))
-    return _calibrated(ReleasePlan(epsilon, delta, adjacency, rows_per_unit, graph=graph))
+    return calibrated(ReleasePlan(epsilon, delta, adjacency, rows_per_unit, graph=graph))
 
 
 def make_domain_plan(
@@ -100,7 +100,7 @@ def make_domain_plan(
     threshold = delta / 2 / UNITS[adjacency]
     texts = TextBudget(1 / mu, threshold, rows_per_unit)
     rough = ReleasePlan(epsilon, delta, adjacency, rows_per_unit, forms=forms, texts=texts)
-    return _calibrated(rough)
+    return calibrated(rough)
 
 
 def adaptive_round(domain: Domain, part: float) -> MechanismFactory:
@@ -279,7 +279,7 @@ def mu_of(epsilon: float, delta: float) -> float:
     return low
 
 
-def _calibrated(rough: ReleasePlan) -> ReleasePlan:
+def calibrated(rough: ReleasePlan) -> ReleasePlan:
     """`rough` with the least common factor of its noise that meets its total."""
     for_unit = rough.map(lambda purpose, mechanism: _of_unit(mechanism, rough.rows_per_unit))
     return _calibrate(

@@ -125,6 +125,7 @@ class ReleasePlan:
     stage may release, by name. `targets`: training of the targets' heads. `train`:
     training of the network. `scores`: published scores. `forms` and `texts`: how the values of
     unknown columns are written and where they lie, and texts that many rows have, for a draft.
+    `linked`: looks at persons with visits, by purpose.
     """
 
     epsilon: float
@@ -141,6 +142,7 @@ class ReleasePlan:
     scores: ScoreBudget | None = None
     forms: NoisyMarginals | None = None
     texts: TextBudget | None = None
+    linked: Mapping[str, PlannedMechanism] = field(default_factory=dict, hash=False)
 
     @cached_property
     def spends(self) -> tuple[PlannedPurpose, ...]:
@@ -156,6 +158,7 @@ class ReleasePlan:
             (SCORES, self.scores),
             (FORMS, self.forms),
             (TEXTS, self.texts),
+            *self.linked.items(),
         ]
         return tuple(
             PlannedPurpose(p, mechanism) for p, mechanism in listed if mechanism is not None
@@ -177,7 +180,8 @@ class ReleasePlan:
     ) -> ReleasePlan:
         """The plan with each mechanism changed, or left out, by `change(purpose, mechanism)`."""
         changed: dict[str, Any] = {}
-        for group, purpose_of in (("estimands", estimand_purpose), ("graph", graph_purpose)):
+        groups = (("estimands", estimand_purpose), ("graph", graph_purpose), ("linked", str))
+        for group, purpose_of in groups:
             parts = {n: change(purpose_of(n), m) for n, m in getattr(self, group).items()}
             changed[group] = {n: m for n, m in parts.items() if m is not None}
         for purpose in SERVES:

@@ -117,7 +117,7 @@ def read_private(
             ),
         )
     else:
-        raw = _read(dataset, domain, folder, delta, given)
+        raw = read_frame(dataset, domain, folder, delta, given)
         check_some(len(raw))
         table = fit_table(raw, dataset, domain, holdout=holdout, rng=streams.holdout, delta=delta)
     return Private(table, key=_KERNEL_KEY)
@@ -242,13 +242,14 @@ def _levels_only(
     )
 
 
-def _read(
+def read_frame(
     dataset: Dataset,
     domain: Domain,
     folder: Path,
     delta: float,
     given: Private[pd.DataFrame] | None,
 ) -> pd.DataFrame:
+    """Cells as they are read, with the ids of units. For the kernel alone: these are rows."""
     source = dataset.source
     choose = choice(source, domain, id_column_of(dataset))
 

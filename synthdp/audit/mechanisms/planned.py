@@ -15,6 +15,7 @@ from synthdp.audit.mechanisms.calls import Replayed, neighbours
 from synthdp.audit.mechanisms.replay import merged, replay
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
+from synthdp.data.level_groups import LevelGroups
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
 from synthdp.privacy.mechanisms import private_search as private
@@ -34,6 +35,7 @@ from synthdp.privacy.mechanisms.mechanism import Mechanism
 from synthdp.privacy.mechanisms.pair_screen import MAX_LEVELS, PairScreen
 from synthdp.privacy.mechanisms.ranks import STATISTICS, RankQuery, variance_floor
 from synthdp.privacy.mechanisms.scores import ScoreBudget, Scorecard
+from synthdp.privacy.mechanisms.views import OnView
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.table import Columns
 
@@ -82,6 +84,8 @@ def runnable(
     match planned:
         case AdaptiveMarginals():
             return planned.choose(small_tables(domain)), planned.choose(small_tables(domain)[:1])
+        case OnView(inner=AdaptiveMarginals()):
+            return (planned.choose(small_tables(domain), LevelGroups(domain, {})),)
         case PairScreen():
             few = [column.name for column in domain.columns if column.levels <= MAX_LEVELS]
             return (planned.choose(tuple(combinations(few, 2))),)

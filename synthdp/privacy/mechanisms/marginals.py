@@ -81,6 +81,8 @@ class CountNoise:
 
 STARTS = "starts-"
 """Of the key of a column's groups in the journal, before the column's position."""
+WEIGHTS = "weights"
+"""The key of the tables' weights in the journal."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,10 +225,15 @@ class AdaptiveMarginals:
         return replace(self, noise_multiplier=self.noise_multiplier * factor)
 
     def choose(
-        self, tables: Sequence[Columns], groups: LevelGroups | None = None
+        self,
+        tables: Sequence[Columns],
+        groups: LevelGroups | None = None,
+        weights: Sequence[float] = (),
     ) -> ChosenMarginals:
-        """The mechanism for `tables`, counted on groups of levels if there are any."""
-        return ChosenMarginals(self, tuple(tables), groups.starts if groups else {})
+        """The mechanism for `tables`, counted on groups of levels if there are any; noise is in
+        inverse proportion to `weights`, the same for all tables without them.
+        """
+        return ChosenMarginals(self, tuple(tables), groups.starts if groups else {}, tuple(weights))
 
 
 @dataclass(frozen=True)
@@ -236,27 +243,41 @@ class ChosenMarginals(Prepaid[AdaptiveMarginals]):
     `starts` has the groups of each column that has any. They are chosen like the tables, from
     public or released facts. A row's level lies in exactly one group, so a row still moves one cell
     of each table by one: the sensitivity is the same.
+
+    With `weights` w, chosen likewise, table j has noise `noise_multiplier` |w| / w_j, |w| the root
+    of the sum of squares. Counts over their noise move by sqrt(sum of 1 / noise_j^2) = 1 /
+    `noise_multiplier` in L2 for a row [derived here]: the same Gaussian mechanism, scaled back.
     """
 
     tables: tuple[Columns, ...]
     starts: Mapping[str, Starts] = field(default_factory=dict)
+    weights: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.weights and (len(self.weights) != len(self.tables) or min(self.weights) <= 0):
+            raise ValueError("give each table a positive weight, or none")
 
     @property
     def sigma(self) -> float:
-        """Noise of each cell."""
+        """Noise of each cell, where all tables have the same."""
         return self.budget.noise_multiplier * math.sqrt(len(self.tables))
 
     @property
     def sigmas(self) -> tuple[float, ...]:
-        """Noise of each table's cells: the same."""
-        return (self.sigma,) * len(self.tables)
+        """Noise of each table's cells."""
+        whole = math.hypot(*self.weights)
+        each = (self.budget.noise_multiplier * whole / weight for weight in self.weights)
+        return tuple(each) or (self.sigma,) * len(self.tables)
 
     def run(self, table: Table, randomness: Randomness) -> tuple[NoisyTable, ...]:
         """Count all tables in one pass, then add the noise."""
         counted = table.count(LevelGroups(self.budget.domain, self.starts), self.tables)
         return _noisy(
             self.tables,
-            [randomness.rounded_gaussian(counts, sigma=self.sigma) for counts in counted],
+            [
+                randomness.rounded_gaussian(counts, sigma=sigma)
+                for counts, sigma in zip(counted, self.sigmas, strict=True)
+            ],
             self.sigmas,
             self.starts,
         )
@@ -272,21 +293,25 @@ class ChosenMarginals(Prepaid[AdaptiveMarginals]):
         return {
             "-".join([f"{i:06d}", *(str(index(c)) for c in t.columns)]): t.counts
             for i, t in enumerate(value)
-        } | {f"{STARTS}{index(name)}": np.array(s) for name, s in starts.items()}
+        } | {
+            **{f"{STARTS}{index(name)}": np.array(s) for name, s in starts.items()},
+            **({WEIGHTS: np.array(self.weights)} if self.weights else {}),
+        }
 
     def unpack(self, arrays: Arrays) -> tuple[NoisyTable, ...]:
         """The tables that were measured, from their counts and groups."""
         names = dict(enumerate(self.budget.domain.names))
-        keys = sorted(key for key in arrays if not key.startswith(STARTS))
+        weights = tuple(map(float, arrays.get(WEIGHTS, ())))
+        keys = sorted(k for k in arrays if k != WEIGHTS and not k.startswith(STARTS))
         starts = {
             names[int(key.removeprefix(STARTS))]: tuple(map(int, arrays[key]))
-            for key in arrays.keys() - set(keys)
+            for key in arrays.keys() - {*keys, WEIGHTS}
         }
         measured = tuple(tuple(names[int(at)] for at in key.split("-")[1:]) for key in keys)
         counts = {f"{i:06d}": arrays[key] for i, key in enumerate(keys)}
         groups = LevelGroups(self.budget.domain, starts)
-        sigma = self.budget.choose(measured, groups).sigma
-        return _unpack(counts, groups.coarse, measured, (sigma,) * len(measured), starts)
+        sigmas = self.budget.choose(measured, groups, weights).sigmas
+        return _unpack(counts, groups.coarse, measured, sigmas, starts)
 
 
 def _noisy(

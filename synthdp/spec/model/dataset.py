@@ -186,8 +186,17 @@ class DomainFrom(Model):
     )
 
 
-class Dataset(Model):
-    """The table that is released, and what of it is protected."""
+OutOfDomain = Literal["refuse", "clamp"]
+OUT_OF_DOMAIN = key(
+    "values outside the declared domain: refuse the table, or take the nearest bound or first"
+    " category",
+    "clamp",
+    default="refuse",
+)
+
+
+class Described(Model):
+    """What every dataset says of itself."""
 
     id: Slug = key("key of the ledger: all releases of one table share it", "adult")
     title: str | None = key("title, for the bundle's metadata", "Adult, synthetic", default=None)
@@ -206,17 +215,17 @@ class Dataset(Model):
         "Data desk, desk@statistics.example",
         default=None,
     )
+
+
+class Dataset(Described):
+    """The table that is released, and what of it is protected."""
+
     source: Source = key("where the rows lie", {"kind": "csv", "path": "data/adult.csv"})
     privacy_unit: PrivacyUnit = key(
         "what is protected", {"kind": "row", "meaning": "one surveyed person"}
     )
     rows: DeclaredRows = key("how many rows there are", {"kind": "public", "value": 48_842})
-    out_of_domain: Literal["refuse", "clamp"] = key(
-        "values outside the declared domain: refuse the table, or take the nearest bound or first"
-        " category",
-        "clamp",
-        default="refuse",
-    )
+    out_of_domain: OutOfDomain = OUT_OF_DOMAIN
     domain_from: DomainFrom | None = key(
         "the run of `synthdp init --private` that wrote this; left out where the domain is public"
         " knowledge",

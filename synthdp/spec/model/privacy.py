@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from annotated_types import Unit
 from pydantic import Field, model_validator
@@ -13,7 +13,29 @@ from synthdp.spec.model.fields import Model, Names, Real, key, wrong
 Part = Annotated[Real, Field(ge=0, le=1), Unit("part of the budget")]
 
 
-class Shares(Model):
+class Parts(Model):
+    """Relative weights that sum to 1."""
+
+    @model_validator(mode="after")
+    def _sum(self) -> Self:
+        total = math.fsum(self.model_dump().values())
+        if abs(total - 1) > 1e-9:
+            parts = " + ".join(
+                f"{name} {share:g}"
+                for name, share in self.model_dump().items()
+                if share or name not in ("pairs", "targets", "estimands", "moments")
+            )
+            left = [n for n, x in self.model_dump().items() if x and n not in self.model_fields_set]
+            unsaid = (
+                f"; {' and '.join(left)} not written, and so by default: write e.g. {left[-1]}: 0"
+                if left
+                else ""
+            )
+            raise wrong(("", f"shares must sum to 1, got {total:g} ({parts}){unsaid}"))
+        return self
+
+
+class Shares(Parts):
     """How the budget is split: relative weights that sum to 1.
 
     Graph search is paid only where the mode needs it.
@@ -40,24 +62,6 @@ class Shares(Model):
         "for training the model by DP-SGD; mode predict does without it", 0.4, default=0.8
     )
 
-    @model_validator(mode="after")
-    def _sum(self) -> Shares:
-        total = math.fsum(self.model_dump().values())
-        if abs(total - 1) > 1e-9:
-            parts = " + ".join(
-                f"{name} {share:g}"
-                for name, share in self.model_dump().items()
-                if share or name not in ("pairs", "targets", "estimands", "moments")
-            )
-            left = [n for n, x in self.model_dump().items() if x and n not in self.model_fields_set]
-            unsaid = (
-                f"; {' and '.join(left)} not written, and so by default: write e.g. {left[-1]}: 0"
-                if left
-                else ""
-            )
-            raise wrong(("", f"shares must sum to 1, got {total:g} ({parts}){unsaid}"))
-        return self
-
 
 class Cap(Model):
     """The most that all releases of this dataset id may spend together."""
@@ -66,8 +70,21 @@ class Cap(Model):
     delta: Annotated[Real, Field(gt=0, lt=1), Unit("probability")] = key("most delta in all", 1e-4)
 
 
-class Privacy(Model):
-    """The guarantee that is bought, and how its budget is split."""
+CAP = key(
+    "cap on all releases; without one, nothing is refused",
+    {"epsilon": 3.0, "delta": 1e-4},
+    default=None,
+)
+LEDGER = key(
+    "SQLAlchemy URL; a relative SQLite file is in the spec's folder; default:"
+    " .synthdp/ledger.db beside the spec",
+    "postgresql://ledger.example/synthdp",
+    default=None,
+)
+
+
+class Budget(Model):
+    """What is bought, of one table or of linked ones."""
 
     # Below these the accountant's grid and tails no longer tell one budget from another.
     epsilon: Annotated[Real, Field(ge=0.01, le=100), Unit("nats")] = key(
@@ -81,6 +98,11 @@ class Privacy(Model):
         "add_remove",
         default="add_remove",
     )
+
+
+class Privacy(Budget):
+    """The guarantee that is bought, and how its budget is split."""
+
     shares: Shares = key(
         "how the budget is split; default in mode predict: measure 0.2, graph 0.8, train 0; where a"
         " range leaves out its bins: measure 0.4, graph 0.6, train 0",
@@ -96,14 +118,5 @@ class Privacy(Model):
         [["capital-gain", "income"]],
         default=(),
     )
-    cap: Cap | None = key(
-        "cap on all releases; without one, nothing is refused",
-        {"epsilon": 3.0, "delta": 1e-4},
-        default=None,
-    )
-    ledger: str | None = key(
-        "SQLAlchemy URL; a relative SQLite file is in the spec's folder; default:"
-        " .synthdp/ledger.db beside the spec",
-        "postgresql://ledger.example/synthdp",
-        default=None,
-    )
+    cap: Cap | None = CAP
+    ledger: str | None = LEDGER

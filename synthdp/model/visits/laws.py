@@ -1,0 +1,153 @@
+"""Laws of columns given their parents, and the model that they make up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import softmax
+
+from synthdp.data.level_groups import LevelGroups, Starts
+from synthdp.data.visits import VisitFrame
+from synthdp.graph.margins import Probabilities
+from synthdp.graph.predict import fitted_to_margins
+from synthdp.model.log_linear import Levels, filled_levels, fitted_weights
+
+Floats = npt.NDArray[np.float64]
+Rows = dict[str, Levels]
+"""Levels of some rows, or their groups, by name."""
+
+
+@dataclass(frozen=True)
+class VisitSettings:
+    """Tuning of the fit of visits."""
+
+    groups: int = 12
+    """About so many groups of levels share a column's rows, in tables of two columns."""
+    few_bins: int = 14
+    """Up to so many bins stay as they are."""
+    start: int = 24_000
+    """Rows that the laws of steps are first fitted on."""
+    fitted: int = 12_000
+    """Most rows whose parents make up a likelihood."""
+    generated: tuple[int, int] = (8192, 20_000)
+    """Fewest and most persons that a round generates."""
+    rounds: int = 3
+    part: float = 0.5
+    """How far a round goes: whole steps diverge."""
+    kept: int = 3
+    """Rounds whose rows are fitted on together."""
+    all_lags: int = 36
+    """Up to so many pairs of a visit and the one before, mode predict counts all: what a treatment
+    does is hidden where it is given to those who need it."""
+    least_signal: float = 0.5
+    """Variance, in that of the noise, below which a column is not asked about ends."""
+    goes_on: float = 0.02
+    """Least probability that a visit is not the last."""
+    targets: float = 1.5
+    """Weight of tables that hold a target, against others."""
+    least: float = 1e-6
+    """Smallest probability of a level."""
+
+
+SETTINGS = VisitSettings()
+
+
+@dataclass(frozen=True)
+class Law:
+    """A child's law given its parents: logits `[their levels + 1, levels]`, biases last."""
+
+    parents: tuple[str, ...]
+    weights: Floats
+
+    def probabilities(self, sizes: Mapping[str, int], rows: Rows, count: int) -> Probabilities:
+        """Of the child's levels in each of `count` rows, `[rows, levels]`."""
+        found: Probabilities = softmax(self.logits(sizes, rows, count), axis=1)
+        return found
+
+    def logits(self, sizes: Mapping[str, int], rows: Rows, count: int) -> Floats:
+        """The same as logits."""
+        if not self.parents:
+            return np.tile(self.weights[-1], (count, 1))
+        levels = np.column_stack([rows[p] for p in self.parents])
+        found: Floats = filled_levels(levels, [sizes[p] for p in self.parents]) @ self.weights
+        return found
+
+    def towards(self, other: Law, part: float) -> Law:
+        """Part of the way to another law of the same parents."""
+        return replace(self, weights=(1 - part) * self.weights + part * other.weights)
+
+
+def fitted_law(
+    sizes: Mapping[str, int],
+    tables: Mapping[str, Probabilities],
+    margin: Probabilities,
+    rows: Rows,
+) -> Law:
+    """The log-linear law whose tables with its parents are `tables` `[parent, child]`, among rows.
+
+    Each table is first given the margins of the parent in `rows` and of the child: with others no
+    weights meet all of them, and the likelihood has no largest value.
+    """
+    bias = np.log(np.maximum(margin, SETTINGS.least))
+    if not tables:
+        return Law((), bias[None])
+    some = {p: rows[p][: SETTINGS.fitted] for p in tables}
+    filled = filled_levels(np.column_stack([*some.values()]), [sizes[p] for p in tables])
+    wanted = []
+    for parent, table in tables.items():
+        drawn = np.bincount(some[parent], minlength=sizes[parent]) / len(some[parent])
+        wanted.append(fitted_to_margins(table, drawn, margin))
+    free = np.zeros((filled.shape[1], len(margin)))
+    return Law(tuple(tables), fitted_weights(filled, np.concatenate(wanted), bias, free)[0])
+
+
+@dataclass(frozen=True)
+class VisitModel:
+    """Everything that persons with visits are drawn from.
+
+    `starts` are the groups of levels of fine columns, by their name in their table, and `inside`
+    the law of the levels of every column, for the draw inside groups. `laws` has a law for each
+    child by its name in the views, those of `first` and `steps` in the order they are drawn in.
+    `numbers` is the probability of each number of visits, from 0, and `shifts` what is added to
+    the logits of an end after each of them. `died_later` is the part of those who were cut that
+    died, and `till` the law of the time to death by how visits end.
+    """
+
+    frame: VisitFrame
+    starts: Mapping[str, Starts]
+    inside: Mapping[str, Probabilities]
+    laws: Mapping[str, Law]
+    first: tuple[str, ...]
+    steps: tuple[str, ...]
+    numbers: Probabilities
+    shifts: Floats
+    died_later: float = 0.0
+    till: Mapping[str, Probabilities] | None = None
+
+
+def bare(frame: VisitFrame, name: str) -> str:
+    """A column's name in its table, before which persons' columns keep the table's: `visits[-1].x`
+    and `visits.x` are one.
+    """
+    table, _, column = name.partition(".")
+    return name if table == frame.people else column
+
+
+def groups_of_views(frame: VisitFrame, starts: Mapping[str, Starts]) -> dict[str, LevelGroups]:
+    """The groups of levels of each view: a column has the same ones wherever it stands."""
+    found = {}
+    for view, domain in frame.views.items():
+        own = {c.name: starts[k] for c in domain.columns if (k := bare(frame, c.name)) in starts}
+        cut = {name: tuple(x for x in s if x < domain[name].levels) for name, s in own.items()}
+        found[view] = LevelGroups(domain, cut)
+    return found
+
+
+def sizes_of(groups: Mapping[str, LevelGroups]) -> dict[str, int]:
+    """Groups of levels of every name of the views."""
+    columns = chain.from_iterable(g.coarse.columns for g in groups.values())
+    return {c.name: c.levels for c in columns}

@@ -1,0 +1,187 @@
+"""What a release of persons with visits looks at: its arrows, and its planned looks.
+
+This module does not import torch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import networkx as nx
+
+from synthdp.data.visits import OUTER, PERSONS, SECOND, STEPS, VisitFrame
+from synthdp.privacy.calibration import calibrated, mu_of
+from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
+from synthdp.privacy.mechanisms.views import OnView
+from synthdp.privacy.plan import ReleasePlan
+from synthdp.privacy.table import Columns
+from synthdp.spec.expressions.nodes import Node
+from synthdp.spec.model.linked import LinkedSpec
+
+Arrows = Mapping[str, tuple[str, ...]]
+"""Parents of each child, by their names in the views."""
+
+PERSON_LEVELS, PERSON_PAIRS = "persons: levels", "persons: pairs"
+VISIT_LEVELS, VISIT_PAIRS = "visits: levels", "visits: pairs"
+SECOND_PAIRS, LAST_PAIRS = "second visits: pairs", "last visits: pairs"
+END_NUMBERS, END_PAIRS = "ends: numbers", "ends: pairs"
+STEP_PAIRS = "steps: pairs"
+"""Purposes, as ledgers and certificates name them."""
+LEVELS_PART = 0.35
+"""Of the squared share of persons, and of visits, that is for single columns."""
+VISIT_PARTS = {"given": (0.35, 0.0, 0.3), "predict": (0.3, 0.2, 0.15)}
+"""Of that of visits, for pairs of first, second and last visits."""
+NUMBERS_PART = 0.7
+"""Of that of ends, that is for how many visits there are, and how they end."""
+SHARP = 0.25
+"""Noise of how many visits there are, in that of other tables."""
+
+
+@dataclass(frozen=True)
+class VisitArrows:
+    """What points to what: of persons, of first visits, of later ones, and at how visits end.
+
+    Columns are in an order in which each comes after its parents.
+    """
+
+    persons: Arrows
+    first: Arrows
+    steps: Arrows
+    end: tuple[str, ...]
+
+    def tables(self, frame: VisitFrame) -> dict[str, list[Columns]]:
+        """The pairs that are counted, by purpose."""
+        people = set(frame.modelled.names)
+        shown = {frame.now(c.name): c.name for c in frame.of_visits.columns}
+        inside = [
+            (parent, child)
+            for child, parents in self.steps.items()
+            for parent in parents
+            if child in shown and (parent in shown or parent in people)
+        ]
+
+        def at(place: Callable[[str], str], name: str) -> str:
+            return place(shown[name]) if name in shown else name
+
+        first = [(at(frame.first, a), at(frame.first, b)) for a, b in inside]
+        first += [(p, child) for child, parents in self.first.items() for p in parents]
+        last = [(at(frame.last, a), at(frame.last, b)) for a, b in inside]
+        ends = [(at_end(frame, p), frame.now("end")) for p in self.end if p != frame.now("number")]
+        return {
+            PERSON_PAIRS: [(p, child) for child, parents in self.persons.items() for p in parents],
+            VISIT_PAIRS: [*dict.fromkeys(first)],
+            LAST_PAIRS: [*dict.fromkeys(last)],
+            END_PAIRS: [*dict.fromkeys(ends)],
+            STEP_PAIRS: [(p, child) for child, parents in self.steps.items() for p in parents],
+        }
+
+
+def at_end(frame: VisitFrame, name: str) -> str:
+    """The name, among last visits, of a column of a visit that may be one's last."""
+    table, _, column = name.partition(".")
+    return frame.last(column) if table == frame.events else name
+
+
+def arrows_of(spec: LinkedSpec, frame: VisitFrame) -> VisitArrows:
+    """The arrows of a spec, by names of the views. A column's own past is always a parent."""
+    visits = [c.name for c in frame.of_visits.columns]
+    persons = {name: tuple[str, ...]() for name in frame.modelled.names}
+    first = {name: tuple[str, ...]() for name in (frame.order.name, *visits)}
+    steps = {name: [frame.before(name)] for name in ("gap", *visits)}
+    end: list[str] = []
+
+    def of_step(node: Node) -> str:
+        if node.table == frame.people:
+            return frame.person(node.column)
+        return frame.before(node.column) if node.lag else frame.now(node.column)
+
+    def of_first(node: Node) -> str:
+        """The clocks of a first visit are its date, and the person's age then."""
+        if node.table == frame.people or node.column == "age":
+            return frame.person(node.column)
+        return frame.first(frame.order.name if node.column == "calendar" else node.column)
+
+    for child, parents in spec.graph.arrows(spec).items():
+        if child.table == frame.people:
+            if child.column != spec.death:
+                persons[frame.person(child.column)] = tuple(map(of_step, parents))
+        elif child.number:
+            first[child.column] = tuple(dict.fromkeys(map(of_first, parents)))
+        elif child.column == "end":
+            end += map(of_step, parents)
+        else:
+            steps[child.column] += map(of_step, parents)
+    return VisitArrows(
+        _sorted(persons),
+        _sorted({frame.first(c): parents for c, parents in first.items()}),
+        _sorted({frame.now(c): tuple(dict.fromkeys(parents)) for c, parents in steps.items()}),
+        tuple(dict.fromkeys([*end, frame.now("number")])),
+    )
+
+
+def _sorted(parents: Mapping[str, tuple[str, ...]]) -> Arrows:
+    """The same, each child after those of its parents that are children."""
+    graph = nx.DiGraph((p, c) for c, own in parents.items() for p in own if p in parents)
+    graph.add_nodes_from(parents)
+    order = nx.lexicographical_topological_sort(graph, key=[*parents].index)
+    return {child: parents[child] for child in order}
+
+
+# --- plan ---
+
+
+def plan_linked(spec: LinkedSpec, frame: VisitFrame) -> ReleasePlan:
+    """The calibrated plan of everything that `fit` will release.
+
+    Raises:
+        BudgetError: the accountant cannot resolve it.
+    """
+    privacy, shares, views = spec.privacy, spec.privacy.shares, frame.views
+    most = frame.most - 1
+
+    def mu(share: float, part: float = 1.0) -> float:
+        return mu_of(share * privacy.epsilon, share * privacy.delta) * math.sqrt(part)
+
+    def levels(view: str, chosen: Sequence[Columns], mu: float) -> OnView[NoisyMarginals]:
+        domain = views[view]
+        sharp = [SHARP if table == numbers else 1.0 for table in chosen]
+        wanted = [s * domain.cells(t) ** (-1 / 3) for s, t in zip(sharp, chosen, strict=True)]
+        whole = math.sqrt(math.fsum(w**-2 for w in wanted))
+        scales = tuple(w * whole for w in wanted)
+        return OnView(NoisyMarginals(domain, tuple(chosen), 1 / mu, scales), view, 1)
+
+    def pairs(view: str, mu: float, rows: int = 1) -> OnView[AdaptiveMarginals]:
+        return OnView(AdaptiveMarginals(views[view], rows / mu), view, rows)
+
+    numbers = (frame.now("number"),)
+    columns = [frame.order.name, *(c.name for c in frame.of_visits.columns)]
+    outer = [frame.first(c) for c in columns]
+    outer += [frame.last(c) for c in [*columns[1:], "gap"]]
+    # How many visits there are is one number a person, and moves every figure of visits: sharp.
+    known: list[Columns] = [numbers, (frame.now("number"), frame.now("end"))]
+    if frame.till is not None:
+        known.append((frame.now("end"), frame.last("till")))
+    mode = spec.graph.mode
+    first, second, last = VISIT_PARTS.get(mode, VISIT_PARTS["given"])
+    looks: dict[str, OnView[NoisyMarginals] | OnView[AdaptiveMarginals]] = {
+        PERSON_LEVELS: levels(
+            PERSONS, [(n,) for n in frame.modelled.names], mu(shares.persons, LEVELS_PART)
+        ),
+        PERSON_PAIRS: pairs(PERSONS, mu(shares.persons, 1 - LEVELS_PART)),
+        VISIT_LEVELS: levels(OUTER, [(n,) for n in outer], mu(shares.first, LEVELS_PART)),
+        VISIT_PAIRS: pairs(OUTER, mu(shares.first, first)),
+        LAST_PAIRS: pairs(OUTER, mu(shares.first, last)),
+        END_NUMBERS: levels(PERSONS, known, mu(shares.ends, NUMBERS_PART)),
+        END_PAIRS: pairs(OUTER, mu(shares.ends, 1 - NUMBERS_PART)),
+        STEP_PAIRS: pairs(STEPS, mu(shares.steps), most),
+    }
+    if mode == "predict":
+        looks[SECOND_PAIRS] = pairs(SECOND, mu(shares.first, second))
+        planned = looks
+    else:
+        tables = arrows_of(spec, frame).tables(frame)
+        planned = {name: look for name, look in looks.items() if tables.get(name, True)}
+    rough = ReleasePlan(privacy.epsilon, privacy.delta, privacy.adjacency, 1, linked=planned)
+    return calibrated(rough)

@@ -1,0 +1,458 @@
+"""A spec of persons with visits: two linked tables, in order, protected per person.
+
+A spec whose `dataset` has `tables` is a `LinkedSpec`. What is modelled has nodes of its own
+(`LinkedSpec.nodes`): dates become gaps between visits, a birth the age at the first visit.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Literal, cast
+
+from annotated_types import Unit
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+
+from synthdp.spec.expressions.nodes import Node as Node
+from synthdp.spec.expressions.nodes import parse_arrow, parse_node, parse_rule
+from synthdp.spec.load.wording import got, same_but_for_case
+from synthdp.spec.model.columns import RESOLUTION_SECONDS, Column, Datetime, Integer
+from synthdp.spec.model.dataset import (
+    OUT_OF_DOMAIN,
+    Compute,
+    CsvSource,
+    DeclaredRows,
+    Described,
+    OutOfDomain,
+    ParquetSource,
+    Publication,
+    Signing,
+    Tracking,
+)
+from synthdp.spec.model.fields import AS_TEXT, Model, Name, Slug, Whole, key, unique, wrong
+from synthdp.spec.model.privacy import CAP, LEDGER, Budget, Cap, Part, Parts
+
+NOT_COVERED = (
+    "one table of persons and one table of their visits are covered; grandchildren (visits of"
+    " visits), several child tables and many-to-many links are not"
+)
+CLOCKS = ("number", "calendar", "age")
+"""What dates and the order of visits tell: causes, and effects of nothing."""
+STEPS = ("end", "gap")
+"""What is drawn beside the columns of a visit: what comes after it, and the time before it."""
+
+ARROW = {"pattern": r"^.*\S.*->.*\S.*$"}
+
+LinkedSource = Annotated[CsvSource | ParquetSource, Field(discriminator="kind")]
+_RESOLUTION = re.compile(r"([1-9]\d{0,8})(?: (day|hour|minute|second)s?)?")
+
+
+told = key  # two tables have a field of that name
+
+
+class PersonsTable(Model):
+    """The protected table: a row for each person."""
+
+    source: LinkedSource = told("where its rows lie", {"kind": "csv", "path": "persons.csv"})
+    key: Name = told("the column with the persons' ids; it is never released", "person_id")
+    rows: DeclaredRows = told("how many persons there are", {"kind": "public", "value": 10_000})
+
+
+class Ends(Model):
+    """What else than stopping ends a person's visits."""
+
+    death: Annotated[str, AfterValidator(lambda text: str(parse_node(text)))] = told(
+        "the persons' column with the date of death, missing for those who live", "persons.death"
+    )
+
+
+def _until(value: Any) -> Any:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    if isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\d", value):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueError(f"got {got(value)}, a day or an hour that does not exist") from None
+    if not isinstance(value, datetime) or value.tzinfo is not None:
+        message = "expected a date such as 2024-12-31 without time zone, or a whole number"
+        raise ValueError(f"{message}; got {got(value)}")
+    return value
+
+
+class VisitsTable(Model):
+    """The visits: rows of persons, in order. Of each person the first `at_most` are kept."""
+
+    source: LinkedSource = told("where its rows lie", {"kind": "csv", "path": "visits.csv"})
+    of: Name = told("the table of persons", "persons")
+    key: Name = told("the column with the person's id; it is never released", "person_id")
+    order: Name = told("the column that orders visits: a date, or a whole number", "date")
+    at_most: Annotated[Whole, Field(ge=2, le=64), Unit("visits")] = told(
+        "most visits of a person that are kept, the first ones; noise of tables over all visits"
+        " grows with it",
+        12,
+    )
+    resolution: Annotated[str, AS_TEXT] = told(
+        "least time between two visits: a number of days, hours, minutes or seconds, or a whole"
+        " number where `order` is one, of which the default is 1",
+        "7 days",
+        default="1 day",
+    )
+    until: Annotated[
+        datetime | int | None,
+        BeforeValidator(_until),
+        WithJsonSchema(
+            {"anyOf": [{"type": "string", "pattern": r"^\d{4}-\d\d-\d\d"}, {"type": "integer"}]}
+        ),
+        Unit("that of the column"),
+    ] = told(
+        "end of the study, which ends visits without a drop-out; default: the upper bound of"
+        " `order`",
+        "2024-12-31",
+        default=None,
+    )
+    ends: Ends | None = told(
+        "what else than stopping ends a person's visits", {"death": "persons.death"}, default=None
+    )
+    at_least: Annotated[Whole, Field(ge=0, le=1), Unit("visits")] = told(
+        "0: a person may have no visit", 0, default=1
+    )
+
+    @field_validator("resolution")
+    @classmethod
+    def _positive(cls, text: str) -> str:
+        if not _RESOLUTION.fullmatch(text):
+            message = "write a positive whole number of days, hours, minutes or seconds, e.g."
+            raise ValueError(f"got {got(text)}; {message} 1 day; or one without a unit")
+        return text
+
+    def step(self, order: Column) -> int | None:
+        """The resolution in steps of the column `order`; None where it has no whole ones."""
+        count, unit = _RESOLUTION.fullmatch(self.resolution).groups()  # type: ignore[union-attr]
+        if not isinstance(order, Datetime):
+            return 1 if "resolution" not in self.model_fields_set else None if unit else int(count)
+        seconds = int(count) * RESOLUTION_SECONDS[unit] if unit else 1
+        return None if seconds % order.step_seconds else seconds // order.step_seconds
+
+
+TABLES = {
+    "persons": {
+        "source": {"kind": "csv", "path": "persons.csv"},
+        "key": "person_id",
+        "rows": {"kind": "public", "value": 10_000},
+    },
+    "visits": {
+        "source": {"kind": "csv", "path": "visits.csv"},
+        "of": "persons",
+        "key": "person_id",
+        "order": "date",
+        "at_most": 12,
+    },
+}
+
+
+class PersonUnit(Model):
+    """Protects a person: the row in the persons' table and all rows of visits."""
+
+    max_rows: ClassVar[int] = 1
+    whom: ClassVar[str | None] = None
+
+    kind: Literal["person"] = key("a person with all visits is protected", "person")
+    meaning: str = key(
+        "what one unit is, e.g. 'one patient with all visits'",
+        "one patient with all visits",
+        min_length=1,
+    )
+
+
+def _role(table: Any) -> str:
+    """The name of a table's model: what is of another table is of its visits."""
+    keys = table if isinstance(table, dict) else getattr(table, "model_fields_set", ())
+    return "VisitsTable" if {"of", "order", "at_most"} & {*keys} else "PersonsTable"
+
+
+LinkedTable = Annotated[
+    Annotated[PersonsTable, Tag("PersonsTable")] | Annotated[VisitsTable, Tag("VisitsTable")],
+    Discriminator(_role),
+]
+
+
+class LinkedDataset(Described):
+    """Two linked tables, and what of them is protected."""
+
+    tables: dict[Slug, LinkedTable] = key(
+        "the table of persons, and that of their visits, which has `of`",
+        TABLES,
+    )
+    privacy_unit: PersonUnit = key(
+        "what is protected", {"kind": "person", "meaning": "one patient with all visits"}
+    )
+    out_of_domain: OutOfDomain = OUT_OF_DOMAIN
+
+    @field_validator("tables")
+    @classmethod
+    def _two(cls, tables: dict[str, PersonsTable | VisitsTable]) -> dict[str, Any]:
+        children = [name for name, table in tables.items() if isinstance(table, VisitsTable)]
+        if len(children) != 1 or len(tables) != 2:
+            found = f"{len(tables) - len(children)} without `of` and {len(children)} with it"
+            raise ValueError(f"got {found}; {NOT_COVERED}")
+        if same_but_for_case(tables):
+            raise ValueError("the tables' names differ in upper and lower case alone; rename one")
+        return tables
+
+    @property
+    def persons_name(self) -> str:
+        """The protected table's name."""
+        return next(n for n, table in self.tables.items() if isinstance(table, PersonsTable))
+
+    @property
+    def visits_name(self) -> str:
+        """The name of the table of visits."""
+        return next(n for n, table in self.tables.items() if isinstance(table, VisitsTable))
+
+    @property
+    def persons(self) -> PersonsTable:
+        """The protected table."""
+        return next(t for t in self.tables.values() if isinstance(t, PersonsTable))
+
+    @property
+    def visits(self) -> VisitsTable:
+        """The table of visits."""
+        return next(t for t in self.tables.values() if isinstance(t, VisitsTable))
+
+
+class LinkedShares(Parts):
+    """How the budget is split between the tables' laws: relative weights that sum to 1."""
+
+    persons: Part = key("for tables of persons", 0.15, default=0.2)
+    first: Part = key("for tables of first visits, of which each person has one", 0.15, default=0.2)
+    steps: Part = key("for tables of later visits, each with the one before", 0.6, default=0.5)
+    ends: Part = key(
+        "for tables of what comes after a visit: the next, the last, a death", 0.1, default=0.1
+    )
+    estimands: Part = key("for numbers that are asked for; 0 so far", 0.0, default=0.0)
+
+
+class LinkedPrivacy(Budget):
+    """The guarantee per person that is bought, and how its budget is split."""
+
+    shares: LinkedShares = key(
+        "how the budget is split",
+        {"persons": 0.15, "first": 0.15, "steps": 0.6, "ends": 0.1},
+        default=LinkedShares(),
+    )
+    cap: Cap | None = CAP
+    ledger: str | None = LEDGER
+
+
+def _arrow(text: str) -> str:
+    parse_arrow(text)
+    return text
+
+
+def _rule(given: Any) -> Any:
+    parse_rule(given)
+    return given
+
+
+def _target(text: str) -> str:
+    if parse_node(text).lag not in (0, -1) or parse_node(text).number:
+        raise ValueError(f"got {got(text)}; write visits[+1].column: a column of the next visit")
+    return text
+
+
+ArrowText = Annotated[str, AfterValidator(_arrow), Field(json_schema_extra=ARROW)]
+
+
+class LinkedGraph(Model):
+    """What is known of the causes, at a visit and from the visit before."""
+
+    mode: Literal["given", "predict", "none"] = key(
+        "given: take the arrows; predict: measure what depends on each other, with arrows that"
+        " claim no cause; none: no arrows",
+        "predict",
+        default="given",
+    )
+    edges: Annotated[tuple[ArrowText, ...], AfterValidator(unique)] = key(
+        "given arrows: visits.x is at the same visit, visits[-1].x at the one before, visits[1].x"
+        " at the first; causes are also visits.number, visits.calendar, visits.age and"
+        " visits[-1].gap, and effects visits.gap and visits.end",
+        ["visits[-1].stage, persons.sex -> visits.stage", "visits.stage -> visits.end"],
+        default=(),
+    )
+
+    def arrows(self, spec: LinkedSpec) -> dict[Node, tuple[Node, ...]]:
+        """The causes of every node of a checked spec, in the order written, none where none are.
+
+        Causes of a first visit that belong to it are without a number, as those of any visit are. A
+        column without arrows of its own to its first visit has those to any visit, without what
+        is of the visit before, and without the visit's number.
+        """
+        given = dict[Node, dict[Node, None]]()
+        for causes, effects in map(parse_arrow, self.edges):
+            for effect in effects:
+                own = given.setdefault(effect, {})
+                own.update((replace(c, number=None) if effect.number else c, None) for c in causes)
+        visits = spec.dataset.visits_name
+        for node in spec.nodes():
+            if node.number and node not in given:
+                number = Node(visits, "number")
+                template = given.get(replace(node, number=None), {})
+                given[node] = {c: None for c in template if not c.lag and c != number}
+        return {node: tuple(given.get(node, ())) for node in spec.nodes()}
+
+
+@dataclass(frozen=True)
+class LinkedRule:
+    """What holds in every person that is written; `column` is of the persons for birth and death,
+    of the visits for all others."""
+
+    kind: Literal["birth", "death", "nondecreasing", "nonincreasing", "once"]
+    column: str
+
+
+RuleText = Annotated[
+    str | dict[str, str],
+    BeforeValidator(_rule, json_schema_input_type=str | dict[str, str]),
+]
+
+
+class LinkedEvaluation(Model):
+    """How the result is judged on real persons, for the steward."""
+
+    targets: Annotated[
+        tuple[Annotated[str, AfterValidator(_target)], ...], AfterValidator(unique)
+    ] = key(
+        "columns of the next visit that are predicted from what was before",
+        ["visits[+1].admitted"],
+        default=(),
+    )
+
+
+class LinkedSampling(Model):
+    """How many synthetic persons are drawn, each with visits: free of charge."""
+
+    persons: Annotated[Whole, Field(ge=1, le=2_000_000_000), Unit("persons")] | None = key(
+        "persons to write; default: the declared number", 10_000, default=None
+    )
+
+
+class LinkedSpec(Model):
+    """One release of persons with visits."""
+
+    synthdp: Literal[1] = key("version of this contract", 1)
+    dataset: LinkedDataset = key(
+        "the two tables, and what of them is protected",
+        {
+            "id": "clinic",
+            "tables": TABLES,
+            "privacy_unit": {"kind": "person", "meaning": "one patient with all visits"},
+        },
+    )
+    columns: dict[Name, Annotated[dict[Name, Column], Field(min_length=1)]] = key(
+        "what each column may hold, by table and name",
+        {
+            "persons": {
+                "sex": {"type": "categorical", "categories": ["F", "M"]},
+                "birth": {"type": "datetime", "lower": "1920-01-01", "upper": "1999-12-31"},
+            },
+            "visits": {
+                "date": {"type": "datetime", "lower": "2015-01-01", "upper": "2024-12-31"},
+                "stage": {"type": "ordinal", "categories": [0, 1, 2, 3]},
+            },
+        },
+    )
+    constraints: Annotated[tuple[RuleText, ...], Field(max_length=100)] = key(
+        "what holds in every synthetic person: birth before visits, visits before death; levels"
+        " that never fall, never rise, or stay once reached; real rows are not held to it",
+        ["persons.birth <= visits.date", {"nondecreasing": "visits.stage"}],
+        default=(),
+    )
+    privacy: LinkedPrivacy = key("the budget", {"epsilon": 1.0, "delta": 1e-5})
+    graph: LinkedGraph = key(
+        "what is known of the causes; without this section there are no arrows",
+        {"mode": "given", "edges": ["visits[-1].stage, persons.sex -> visits.stage"]},
+        default=LinkedGraph(mode="none"),
+    )
+    evaluation: LinkedEvaluation = key(
+        "how the result is judged on real persons, for the steward",
+        {"targets": ["visits[+1].stage"]},
+        default=LinkedEvaluation(),
+    )
+    sampling: LinkedSampling = key(
+        "the persons that are written", {"persons": 10_000}, default=LinkedSampling()
+    )
+    tracking: Tracking = key("where the release is logged", {"enabled": False}, default=Tracking())
+    compute: Compute = key("where the work is done", {"threads": 2}, default=Compute())
+    publication: Publication | None = key(
+        "what a public register asks about the release",
+        {
+            "curators": [{"name": "Office of Statistics", "type": "Government"}],
+            "intended_use": "teaching, and trying out methods",
+            "region": "United States of America",
+        },
+        default=None,
+    )
+    signing: Signing = key("who vouches for the bundle", {"required": False}, default=Signing())
+
+    @model_validator(mode="after")
+    def _columns_of_tables(self) -> LinkedSpec:
+        tables = self.dataset.tables
+        if strange := [name for name in self.columns if name not in tables]:
+            message = f"{strange[0]!r} is no table; list columns below {' and '.join(tables)}"
+            raise wrong(("columns", message))
+        if lacking := [name for name in tables if name not in self.columns]:
+            raise wrong(("columns", f"columns of table {lacking[0]!r} are missing"))
+        return self
+
+    def rules(self) -> tuple[LinkedRule, ...]:
+        """The constraints of a checked spec."""
+        found = list[LinkedRule]()
+        for kind, nodes in map(parse_rule, self.constraints):
+            named: Any = kind
+            if kind == "<=":
+                named = "birth" if nodes[0].table == self.dataset.persons_name else "death"
+            found.append(LinkedRule(named, nodes[kind == "<=" and named == "death"].column))
+        return tuple(found)
+
+    @property
+    def order_column(self) -> Datetime | Integer:
+        """The column that orders visits, of a checked spec."""
+        column: Any = self.columns[self.dataset.visits_name][self.dataset.visits.order]
+        return cast(Datetime | Integer, column)
+
+    @property
+    def birth(self) -> str | None:
+        """The persons' column that a rule says is before every visit."""
+        return next((rule.column for rule in self.rules() if rule.kind == "birth"), None)
+
+    @property
+    def death(self) -> str | None:
+        """The persons' column with the date of death."""
+        ends = self.dataset.visits.ends
+        return parse_node(ends.death).column if ends else None
+
+    def nodes(self) -> tuple[Node, ...]:
+        """What is modelled, in the spec's order: columns of persons, with `age` (at the first
+        visit) in the place of a birth; columns of the first visit and of the later ones, but for
+        the order; what ends visits; the gap before one; the death."""
+        persons, visits = self.dataset.persons_name, self.dataset.visits_name
+        of_visits = [n for n in self.columns[visits] if n != self.dataset.visits.order]
+        made = [
+            Node(persons, "age" if name == self.birth else name)
+            for name in self.columns[persons]
+            if name != self.death
+        ]
+        made += [Node(visits, name, number=1) for name in of_visits]
+        made += [Node(visits, name) for name in (*of_visits, *STEPS)]
+        return (*made, *([Node(persons, self.death)] if self.death else []))
