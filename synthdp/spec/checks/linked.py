@@ -228,7 +228,7 @@ def _clocks(spec: LinkedSpec) -> Iterator[SpecMistake]:
 def _budget(spec: LinkedSpec) -> Iterator[SpecMistake]:
     """The budget fits the persons, and every law has a share of it."""
     one = one_table(spec, spec.dataset.persons_name)
-    yield from itertools.chain(budget.delta(one), budget.cap(one), dataset.addresses(one))
+    yield from itertools.chain(budget.amounts(one), dataset.addresses(one))
     for name in LAWS:
         where = ("privacy", "shares", name)
         if getattr(spec.privacy.shares, name) == 0:
