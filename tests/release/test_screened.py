@@ -31,7 +31,7 @@ from tests.builders import predict_spec, predict_table
 
 pytestmark = pytest.mark.check
 
-ROUNDS = ["screen", "screened pairs", "chosen pairs", "strongest pairs"]
+ROUNDS = ["columns", "screen", "screened pairs", "chosen pairs", "strongest pairs"]
 PURPOSES = ["measure", *(f"graph: {name}" for name in ROUNDS)]
 UNJUDGED = {"evaluation": {"enabled": False}, "attacks": {"membership": {"enabled": False}}}
 
@@ -151,7 +151,7 @@ def test_models_of_an_attack_take_the_road_of_their_release(
     planned = plan_for(shadow, domain, like=spec)
     assert list(planned.graph) == ROUNDS
     codes = encode(domain, predict_table(60))[0]
-    assert len(TableMeasurer(domain, planned)(codes)) == 5 + 3 * 10
+    assert len(TableMeasurer(domain, planned)(codes)) == 2 * 5 + 3 * 10
     rule = replace(prediction_rounds.SETTINGS, clear=10.0)
     monkeypatch.setattr(prediction_rounds, "SETTINGS", rule)
     assert list(plan_for(spec, domain).graph) == ["all pairs", "chosen pairs"]
