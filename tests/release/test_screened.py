@@ -24,6 +24,7 @@ from synthdp.graph.prediction_rounds import SETTINGS
 from synthdp.model.planning import plan_for
 from synthdp.privacy import plan
 from synthdp.privacy.mechanisms.pair_screen import MAX_LEVELS, ChosenScreen, PairScreen
+from synthdp.release.rehearse import rehearse
 from synthdp.release.run import release, resume
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle
@@ -81,7 +82,13 @@ def test_every_round_is_charged_once_and_the_bundle_verifies(made: Path) -> None
 
 def test_an_attack_on_a_screened_release_ends(made: Path) -> None:
     found = json.loads((made / "internal/internal.json").read_text())
-    assert "attack" not in found["absent"] and found["attack"]["table"]
+    assert "attack" not in found["absent"]
+    assert {"elbo", "tables"} <= {row["extractor"] for row in found["attack"]["table"]}
+
+
+def test_a_rehearsal_takes_the_same_road(tmp_path: Path) -> None:
+    found = rehearse(load_spec(write(tmp_path, **UNJUDGED)))
+    assert 0 <= found["tv1"] < 0.5 and 0 < found["tv2"] < 0.5
 
 
 @pytest.mark.parametrize(
