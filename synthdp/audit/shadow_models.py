@@ -23,7 +23,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.discovery.measuring import measure_round
+from synthdp.graph.discovery.measuring import COLUMNS, measure_round
 from synthdp.graph.level_groups import equal_groups, groups_of
 from synthdp.graph.prediction_rounds import possible_pairs
 from synthdp.graph.stage import GraphResult
@@ -159,9 +159,9 @@ def _with_positions(tables: Sequence[NoisyTable], domain: Domain) -> list[NoisyC
 class TableMeasurer:
     """The noisy tables with which a release starts, measured anew on any rows.
 
-    In mode predict these are its two rounds of pairs, too. Both measure all pairs here: whichever
-    pairs a round chooses, together they cost the same and tell an attacker as much. What a screen
-    before them tells is no table, and is not attacked.
+    In mode predict these are its rounds of columns and pairs, too. Each of pairs measures all of
+    them here: whichever a round chooses, together they cost the same and tell an attacker as much.
+    What a screen tells is no table, and is not attacked.
     """
 
     domain: Domain
@@ -175,7 +175,9 @@ class TableMeasurer:
         tables, groups = measure(rehearsal).value, self._groups
         pairs = possible_pairs(groups.coarse, ())
         for name, planned in self.plan.graph.items() if pairs else ():
-            if isinstance(planned, AdaptiveMarginals):
+            if name == COLUMNS:
+                tables += measure_round(rehearsal, name, [(n,) for n in self.domain.names]).value
+            elif isinstance(planned, AdaptiveMarginals):
                 tables += measure_round(rehearsal, name, pairs, groups).value
         return _with_positions(tables, self.domain)
 

@@ -12,6 +12,7 @@ and says which of the two laws a table follows. Free post-processing of released
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -19,13 +20,23 @@ from scipy.special import ndtr
 
 from synthdp.graph.margins import Floats
 
-FULL = tuple(0.5**k for k in range(1, 8))
-"""Probabilities of a cell that holds more than its part of the spread rows; one is chosen."""
-SPREAD = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7)
-"""Shares of rows that are spread over all cells by the margins; one is chosen, or none."""
-SPREAD_EVIDENCE = 3.0
-"""What the log likelihood must gain for it: noise alone makes functions look spread."""
-TINY = 1e-300
+
+@dataclass(frozen=True)
+class FewCellsSettings:
+    """What is tried.
+
+    `full`: probabilities of a cell that holds more than its part of the spread rows; `spread`:
+    shares of rows that are spread over all cells by the margins, where the log likelihood gains
+    `spread_evidence` by it: noise alone makes functions look spread. `tiny`: no less mass divides.
+    """
+
+    full: tuple[float, ...] = tuple(0.5**k for k in range(1, 8))
+    spread: tuple[float, ...] = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7)
+    spread_evidence: float = 3.0
+    tiny: float = 1e-300
+
+
+SETTINGS = FewCellsSettings()
 
 
 class FewCells(NamedTuple):
@@ -45,9 +56,9 @@ def few_cells(shares: Floats, first: Floats, second: Floats, sigma: float) -> Fe
     """
     apart, most = np.outer(first, second), np.minimum.outer(first, second)
     spread, best = 0.0, _few_cells(shares, most, sigma)
-    for part in SPREAD:
+    for part in SETTINGS.spread:
         law = _few_cells(shares - part * apart, most, sigma)
-        if law.likelihood > best.likelihood + (0 if spread else SPREAD_EVIDENCE):
+        if law.likelihood > best.likelihood + (0 if spread else SETTINGS.spread_evidence):
             spread, best = part, law
     return best._replace(means=best.means + spread * apart)
 
@@ -58,13 +69,13 @@ def _few_cells(shares: Floats, most: Floats, sigma: float) -> FewCells:
     # Of the two tails take the one that is small: differences of ones would cancel.
     mass = np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
     spike = -(low**2) / 2 - math.log(sigma)
-    slab = np.log(mass, where=mass > TINY, out=np.full(shares.shape, -np.inf)) - np.log(most)
-    slab += math.log(2 * math.pi) / 2
+    with np.errstate(divide="ignore"):
+        slab = np.log(mass) - np.log(most) + math.log(2 * math.pi) / 2
     ends = np.exp(-(low**2) / 2) - np.exp(-(high**2) / 2)
-    held = shares + sigma * ends / math.sqrt(2 * math.pi) / np.maximum(mass, TINY)
+    held = shares + sigma * ends / math.sqrt(2 * math.pi) / np.maximum(mass, SETTINGS.tiny)
     held = np.clip(held, 0, most)
-    full = np.array(FULL)[:, None, None]
+    full = np.array(SETTINGS.full)[:, None, None]
     logs = np.logaddexp(np.log1p(-full) + spike, np.log(full) + slab)
     best = int(logs.sum((1, 2)).argmax())
-    holds = np.exp(math.log(FULL[best]) + slab - logs[best])
+    holds = np.exp(math.log(SETTINGS.full[best]) + slab - logs[best])
     return FewCells(float(logs[best].sum()), holds * held, float(holds.sum()))

@@ -42,7 +42,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.graph import margins as smoothing
 from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.discovery.measuring import SCREEN, measure_round
+from synthdp.graph.discovery.measuring import COLUMNS, SCREEN, measure_round
 from synthdp.graph.discovery.skeleton import Releaser
 from synthdp.graph.knowledge import Pair
 from synthdp.graph.level_groups import LevelLaw, equal_groups, on_groups
@@ -118,8 +118,10 @@ def predict(
     screens, everything = SCREEN in releaser.plan.graph, known
     pairs = possible_pairs(groups.coarse, targets)
     if pairs and screens:
-        told = screened_pairs(releaser, groups, targets, known.value)
-        pairs, everything = [*told.value], known.zip(told).map(lambda both: both[0])
+        columns = measure_round(releaser, COLUMNS, [(name,) for name in domain.names])
+        everything = known.zip(columns).map(lambda both: (*both[0], *both[1]))
+        told = screened_pairs(releaser, groups, targets, everything.value)
+        pairs, everything = [*told.value], everything.zip(told).map(lambda both: both[0])
     if pairs:
         first = measure_round(releaser, SCREENED if screens else ALL, pairs, groups)
         everything = everything.zip(first).map(lambda both: (*both[0], *both[1]))

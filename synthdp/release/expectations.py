@@ -216,6 +216,8 @@ def _margin_noise(
     """
     at = coarse.index(column.name)
     own = plan.measure.sigmas[at] if plan.measure else math.inf
+    if _first_round(plan) and (again := plan.in_graph(COLUMNS, AdaptiveMarginals)):
+        own = 1 / math.hypot(1 / own, 1 / (again.noise_multiplier * math.sqrt(len(coarse))))
     levels = coarse.columns[at].levels
     others = math.fsum(
         levels / (sigma**2 * coarse.cells(names))

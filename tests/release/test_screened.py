@@ -24,6 +24,7 @@ from synthdp.graph.prediction_rounds import SETTINGS
 from synthdp.model.planning import plan_for
 from synthdp.privacy import plan
 from synthdp.privacy.mechanisms.pair_screen import MAX_LEVELS, ChosenScreen, PairScreen
+from synthdp.release.rehearse import rehearse
 from synthdp.release.run import release, resume
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle
@@ -31,7 +32,7 @@ from tests.builders import predict_spec, predict_table
 
 pytestmark = pytest.mark.check
 
-ROUNDS = ["screen", "screened pairs", "chosen pairs", "strongest pairs"]
+ROUNDS = ["columns", "screen", "screened pairs", "chosen pairs", "strongest pairs"]
 PURPOSES = ["measure", *(f"graph: {name}" for name in ROUNDS)]
 UNJUDGED = {"evaluation": {"enabled": False}, "attacks": {"membership": {"enabled": False}}}
 
@@ -81,7 +82,13 @@ def test_every_round_is_charged_once_and_the_bundle_verifies(made: Path) -> None
 
 def test_an_attack_on_a_screened_release_ends(made: Path) -> None:
     found = json.loads((made / "internal/internal.json").read_text())
-    assert "attack" not in found["absent"] and found["attack"]["table"]
+    assert "attack" not in found["absent"]
+    assert {"elbo", "tables"} <= {row["extractor"] for row in found["attack"]["table"]}
+
+
+def test_a_rehearsal_takes_the_same_road(tmp_path: Path) -> None:
+    found = rehearse(load_spec(write(tmp_path, **UNJUDGED)))
+    assert 0 <= found["tv1"] < 0.5 and 0 < found["tv2"] < 0.5
 
 
 @pytest.mark.parametrize(
@@ -151,7 +158,7 @@ def test_models_of_an_attack_take_the_road_of_their_release(
     planned = plan_for(shadow, domain, like=spec)
     assert list(planned.graph) == ROUNDS
     codes = encode(domain, predict_table(60))[0]
-    assert len(TableMeasurer(domain, planned)(codes)) == 5 + 3 * 10
+    assert len(TableMeasurer(domain, planned)(codes)) == 2 * 5 + 3 * 10
     rule = replace(prediction_rounds.SETTINGS, clear=10.0)
     monkeypatch.setattr(prediction_rounds, "SETTINGS", rule)
     assert list(plan_for(spec, domain).graph) == ["all pairs", "chosen pairs"]

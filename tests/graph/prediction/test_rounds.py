@@ -14,7 +14,7 @@ import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.graph import prediction_rounds
-from synthdp.graph.discovery.measuring import SCREEN
+from synthdp.graph.discovery.measuring import COLUMNS, SCREEN
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.predict import PairTables, pair_tables, strongest
 from synthdp.graph.prediction_rounds import (
@@ -37,7 +37,7 @@ from synthdp.spec.model import Graph
 
 Codes = npt.NDArray[np.uint16]
 PREDICT = Graph(mode="predict")
-IN_TURN = [SCREEN, SCREENED, CHOSEN, STRONGEST]
+IN_TURN = [COLUMNS, SCREEN, SCREENED, CHOSEN, STRONGEST]
 
 
 def domain_of(columns: int, *, levels: int = 4) -> Domain:
