@@ -46,7 +46,7 @@ from synthdp.privacy.mechanisms.interaction_screen import (
     ToldSum,
     noise_for,
 )
-from synthdp.privacy.plan import MechanismFactory, graph_purpose, needed
+from synthdp.privacy.plan import INTERACTIONS, MechanismFactory, graph_purpose, needed
 from synthdp.privacy.private import Released
 from synthdp.spec.model import Column, ReleaseSpec
 from synthdp.spec.model.columns import Ranged
@@ -54,9 +54,6 @@ from synthdp.spec.model.rules import engine_of, tables_only
 
 Split = npt.NDArray[np.bool_]
 """Which levels of a column have the sign -1, `[levels]`."""
-
-INTERACTIONS = "interactions"
-"""The look at the rows, among those of the graph stage."""
 
 
 @dataclass(frozen=True)

@@ -40,13 +40,12 @@ from synthdp.graph.predict import prediction_order
 from synthdp.graph.validation import STATUSES
 from synthdp.inference.estimands import estimands_json, stated_sums
 from synthdp.model.estimands import estimand_name, sums_of
-from synthdp.model.interactions import INTERACTIONS
 from synthdp.privacy.events.kernel import GaussianSumsDpEvent
 from synthdp.privacy.events.kinds import event_from_json, event_to_json
 from synthdp.privacy.mechanisms.marginals import sampler_for
 from synthdp.privacy.mechanisms.scores import ScoreBudget, Scored, compared
 from synthdp.privacy.mechanisms.sums import GRID, SQUARE, NoisyProducts, Sums
-from synthdp.privacy.plan import SCORES, estimand_purpose, graph_purpose
+from synthdp.privacy.plan import INTERACTIONS, SCORES, estimand_purpose, graph_purpose
 from synthdp.spec.model import ReleaseSpec
 from synthdp.verify.reader import Check, Reader, wrong
 

@@ -23,7 +23,6 @@ from synthdp.graph.stage import GraphResult
 from synthdp.model import ancestral
 from synthdp.model.fit import architecture_for, measure, with_interactions
 from synthdp.model.interactions import (
-    INTERACTIONS,
     SETTINGS,
     Together,
     floor_of,
@@ -39,6 +38,7 @@ from synthdp.model.planning import plan_for
 from synthdp.model.synthesizer import arrays
 from synthdp.privacy.mechanisms.interaction_screen import SameLevel
 from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.privacy.plan import INTERACTIONS
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.model import ReleaseSpec, rules
 from tests.builders import build_spec, skeleton
