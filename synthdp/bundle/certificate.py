@@ -19,10 +19,9 @@ from synthdp.bundle.audit_record import AuditRecord
 from synthdp.drawing.svg import COOL, FAINT, HOT, frame, label, line, shortened
 from synthdp.evaluate.dp_scores import DpScores
 from synthdp.ledger.entries import Entry
-from synthdp.model.interactions import INTERACTIONS
 from synthdp.privacy import accounting
 from synthdp.privacy.events.kinds import event_from_json
-from synthdp.privacy.plan import Spend, graph_purpose, spends_digest
+from synthdp.privacy.plan import INTERACTIONS, Spend, graph_purpose, spends_digest
 from synthdp.privacy.private import Receipt
 from synthdp.spec.load.wording import up
 from synthdp.spec.model import DomainFrom, Gate, Model, Publication, ReleaseSpec, derived_of

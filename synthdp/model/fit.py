@@ -27,7 +27,7 @@ from synthdp.graph.predict import pair_tables
 from synthdp.graph.stage import GraphResult, find_graph
 from synthdp.model.architecture import Architecture
 from synthdp.model.estimands import tables_and_sums
-from synthdp.model.interactions import INTERACTIONS, Together, find_interactions, with_arrows
+from synthdp.model.interactions import Together, find_interactions, with_arrows
 from synthdp.model.log_linear import LogLinear, fit_log_linear, with_acting
 from synthdp.model.network import CausalVae
 from synthdp.model.synthesizer import Synthesizer, arrays
@@ -40,6 +40,7 @@ from synthdp.privacy.mechanisms.mechanism import Mechanism
 from synthdp.privacy.mechanisms.sums import Sums
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.plan import (
+    INTERACTIONS,
     MEASURE,
     MOMENTS,
     PAIRS,

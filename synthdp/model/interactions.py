@@ -46,7 +46,7 @@ from synthdp.privacy.mechanisms.interaction_screen import (
     ToldSum,
     noise_for,
 )
-from synthdp.privacy.plan import MechanismFactory, graph_purpose, needed
+from synthdp.privacy.plan import INTERACTIONS, MechanismFactory, graph_purpose, needed
 from synthdp.privacy.private import Released
 from synthdp.spec.model import Column, ReleaseSpec
 from synthdp.spec.model.columns import Ranged
@@ -54,9 +54,6 @@ from synthdp.spec.model.rules import engine_of, tables_only
 
 Split = npt.NDArray[np.bool_]
 """Which levels of a column have the sign -1, `[levels]`."""
-
-INTERACTIONS = "interactions"
-"""The look at the rows, among those of the graph stage."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,8 @@ class InteractionSettings:
     levels of two columns that may be the same; `max_classes`: of a target that is no number;
     `min_class`: share of rows of its classes, and `min_side` of the sides of any split.
     `min_apart`: of all rows by which a sum must differ from what is expected; `chance`: to find
-    what is none; `most`: of a mean product, which no noise takes beyond.
+    what is none; `max_said`: of what is unknown of a target, by one column; `most`: of a mean
+    product, which no noise takes beyond.
     """
 
     share: float = 0.08
@@ -84,6 +82,7 @@ class InteractionSettings:
     min_side: float = 0.05
     min_apart: float = 0.03
     chance: float = 1e-3
+    max_said: float = 0.8
     most: float = 0.995
 
 
@@ -190,19 +189,31 @@ class Screened:
         return found
 
 
-def screened(spec: ReleaseSpec, domain: Domain, margins: Sequence[Probabilities]) -> Screened:
-    """What is screened of the columns of `domain`, by their `margins` `[levels]`.
+def screened(
+    spec: ReleaseSpec,
+    domain: Domain,
+    margins: Sequence[Probabilities],
+    drawn: Codes | None = None,
+) -> Screened:
+    """What is screened of the columns of `domain`, by their `margins` `[levels]`, and by rows of
+    the model of pairs that were `drawn`, if any.
 
     A target is multiplied with columns that come before it. All products of two columns come first,
     then of three, then of four. Of these orders some have only the most even split of each column,
     and then only the columns that split most evenly, so that a share of `max_products` holds them.
-    Two columns of the same categories may also have the same one.
+    Two columns of the same categories may also have the same one. A target that one column nearly
+    says has no products: joint effects of other columns on that one would be taken for its own.
     """
     shares = dict(zip(domain.names, margins, strict=True))
     every = {name: splits(domain[name], shares[name]) for name in domain.names}
     evenness = {n: abs(1 - 2 * float(shares[n][every[n][0]].sum())) for n in every if every[n]}
     order = prediction_order(spec.graph, domain.names, spec.evaluation.targets)
     ways = {name: target_splits(domain[name], shares[name]) for name in screened_targets(spec)}
+    if drawn is not None:
+        ways = {
+            name: [way for way in own if not _said(drawn, domain, name, way, order)]
+            for name, own in ways.items()
+        }
     room = SETTINGS.max_products // max(1, len(SETTINGS.orders) * sum(map(len, ways.values())))
     signs, families = list[AnySign](), list[Family]()
     for target, own in ways.items():
@@ -222,6 +233,17 @@ def screened(spec: ReleaseSpec, domain: Domain, margins: Sequence[Probabilities]
             families += [Family((sign,), len(signs), len(signs) + len(same))] if same else []
         signs += same
     return Screened(tuple(signs), tuple(families))
+
+
+def _said(drawn: Codes, domain: Domain, target: str, minus: Split, order: Sequence[str]) -> bool:
+    """Whether one of the columns before a target nearly says on which side it is."""
+    side = np.where(minus, -1.0, 1.0)[drawn[:, domain.index(target)]]
+    alone = abs(side.mean())
+    for name in order[: order.index(target)]:
+        known = np.abs(np.bincount(drawn[:, domain.index(name)], weights=side)).sum() / len(drawn)
+        if known - alone > SETTINGS.max_said * (1 - alone):
+            return True
+    return False
 
 
 def _sign(name: str, minus: Split) -> Sign:
@@ -297,11 +319,11 @@ def find_interactions(
     """What acts on targets together beyond what the model of pairs explains, which has `drawn` rows
     of the groups of levels of `law`.
 
-    None where no column can be split, and nothing was looked at.
+    None where no target or column can be split, and nothing was looked at.
     """
     groups, purpose = law.groups, graph_purpose(INTERACTIONS)
     planned = needed(releaser.plan.in_graph(INTERACTIONS, InteractionScreen), purpose)
-    asked = screened(spec, groups.coarse, law.coarse_margins)
+    asked = screened(spec, groups.coarse, law.coarse_margins, drawn)
     if not asked.families:
         return None
     rows = max(1.0, float(pooled(law.tables, ()).counts))

@@ -36,6 +36,7 @@ MOMENTS = "moments"
 # Of a run that drafts a spec (`synthdp init --private`), and of no release.
 FORMS, TEXTS = "forms", "texts"
 GRAPH, ESTIMAND = "graph: ", "estimand: "
+INTERACTIONS = "interactions"  # what the graph stage looks for beyond pairs, in mode predict
 # Noisy tables serve everything that can use them, at one price.
 TABLE_USES = ("start of the model", "raking", "published counts")
 PAIR_USES = ("balance", *TABLE_USES)

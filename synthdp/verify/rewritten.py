@@ -29,13 +29,12 @@ from synthdp.graph.validation import SETTINGS as VALIDATION
 from synthdp.graph.validation import STATUSES, Implication, claimed
 from synthdp.inference.estimands import estimands_json, measured_sums, stated_sums
 from synthdp.model.estimands import estimand_name
-from synthdp.model.interactions import INTERACTIONS
 from synthdp.privacy.events.kernel import GaussianSumsDpEvent
 from synthdp.privacy.events.kinds import event_from_json, event_to_json
 from synthdp.privacy.mechanisms.marginals import sampler_for
 from synthdp.privacy.mechanisms.scores import ScoreBudget, Scored, compared
 from synthdp.privacy.mechanisms.sums import GRID, SQUARE, NoisyProducts, Sums
-from synthdp.privacy.plan import MOMENTS, SCORES, estimand_purpose, graph_purpose
+from synthdp.privacy.plan import INTERACTIONS, MOMENTS, SCORES, estimand_purpose, graph_purpose
 from synthdp.spec.model import ReleaseSpec
 from synthdp.verify.reader import Reader, wrong
 

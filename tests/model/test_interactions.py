@@ -23,7 +23,6 @@ from synthdp.graph.stage import GraphResult
 from synthdp.model import ancestral
 from synthdp.model.fit import architecture_for, measure, with_interactions
 from synthdp.model.interactions import (
-    INTERACTIONS,
     SETTINGS,
     Together,
     floor_of,
@@ -39,7 +38,9 @@ from synthdp.model.planning import plan_for
 from synthdp.model.synthesizer import arrays
 from synthdp.privacy.mechanisms.interaction_screen import SameLevel
 from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.privacy.plan import INTERACTIONS
 from synthdp.privacy.session import Rehearsal
+from synthdp.privacy.table import count_tables
 from synthdp.spec.model import ReleaseSpec, rules
 from tests.builders import build_spec, skeleton
 
@@ -186,13 +187,23 @@ def test_few_columns_have_all_products_once() -> None:
 # --- what is found ---
 
 
-def law_of(spec: ReleaseSpec, codes: Any, **how: Any) -> tuple[GraphResult, Any]:
-    """Graph and interactions of a rehearsal on `codes`, with all arrows left out."""
+def law_of(
+    spec: ReleaseSpec, codes: Any, *, arrows: tuple[Any, ...] = (), **how: Any
+) -> tuple[GraphResult, Any]:
+    """Graph and interactions of a rehearsal on `codes`, with no `arrows` but these, whose pairs are
+    known exactly.
+    """
     domain = Domain.from_spec(spec.columns)
     plan = plan_for(spec, domain)
     rehearsal = Rehearsal(codes, domain, without_privacy(plan) if how else plan)
-    empty = GraphResult(CausalGraph(domain.names))
-    return with_interactions(rehearsal, spec, domain, measure(rehearsal), empty)
+    edges = tuple(GraphEdge(*pair, directed=True, provenance="predictive") for pair in arrows)
+    known = [
+        NoisyTable(pair, count_tables(codes, domain, [pair])[0].astype(float), 0.5)
+        for pair in arrows
+    ]
+    marginals = measure(rehearsal).map(lambda tables: (*tables, *known))
+    graph = GraphResult(CausalGraph(domain.names, edges))
+    return with_interactions(rehearsal, spec, domain, marginals, graph)
 
 
 def parity(order: int, rng: np.random.Generator, columns: int = 5) -> Any:
@@ -225,6 +236,14 @@ def test_that_two_columns_are_the_same_is_found() -> None:
     graph, acting = law_of(spec, codes)
     assert graph.graph.together == (ActsTogether(("a", "b"), "label"),)
     assert acting.together[0].signs == ()
+
+
+def test_a_target_that_one_column_says_is_left_to_the_pairs() -> None:
+    """Its cause is a parity, so that it seems to be one, too; nothing is looked at."""
+    codes = parity(3, np.random.default_rng(0))
+    codes[:, 4] = codes[:, -1]
+    graph, acting = law_of(signs_spec(), codes, arrows=(("s4", "label"),))
+    assert graph.graph.together == () and acting.together == ()
 
 
 def test_where_nothing_acts_together_the_graph_stays() -> None:

@@ -28,8 +28,6 @@ MAX_FACTORS = 5
 """Signs in a product: of a target, and of four columns."""
 CHANCE = 4.0
 """Deviations within which the covariance of two products in drawn rows counts as none."""
-LEAST_VARIANCE = 0.05
-"""Of a product of signs, whose variance is 1 where it is even."""
 Words = npt.NDArray[np.uint64]
 Floats = npt.NDArray[np.float64]
 
@@ -269,8 +267,9 @@ class ChosenInteractions(Prepaid[InteractionScreen]):
         both = drawn.sums(self.families, drawn.product(one.factors)) / rows
         means = drawn.sums(self.families, skipped=1) / rows
         covariance = both - mean * means * np.repeat(targets, [f.size for f in self.families])
-        gained = covariance / max(1 - mean**2, LEAST_VARIANCE)
-        return np.where(np.abs(covariance) > CHANCE / math.sqrt(rows), gained, 0.0)
+        chance = CHANCE / math.sqrt(rows)
+        gained = covariance / max(1 - mean**2, chance)
+        return np.where(np.abs(covariance) > chance, gained, 0.0)
 
     def pack(self, value: tuple[ToldSum, ...]) -> Arrays:
         """Signs `[told, MAX_FACTORS]`, filled up with -1; sums, and what they are apart."""
