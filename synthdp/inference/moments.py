@@ -107,9 +107,9 @@ class MeanSums:
             counted = self._counted(inside, whole.one)
             if asked.cut.any() or sums.missing(inside) or counted is None:
                 return None
-            total, squares = sums.functionals(inside), self._squares(whole.one)
-            values = [float(total.values[0]), float(counted.values[0]), squares] * 2
-            values[2] = values[5] = min(squares, max(values[1], 0.0))
+            total = sums.functionals(inside)
+            n, d = float(total.values[0]), float(counted.values[0])
+            values = [n, d, self._squares(whole.one, n, d)] * 2
             noise = [total.covariance[0, 0], counted.covariance[0, 0], 0.0] * 2
             told = Functionals(np.array(values), np.diag(noise))
             of_mean = ratio_figure("mean", told, (-1.0, 1.0), rows, group)
@@ -138,20 +138,29 @@ class MeanSums:
             solver, inside = self._pairs, whole[None].astype(np.float64)
         return None if solver.missing(inside) else solver.functionals(inside)
 
-    def _squares(self, whole: npt.NDArray[np.bool_]) -> float:
-        """The sum of u^2 over a group: of middles of levels where tables tell it, else at most that
-        of all rows.
+    def _squares(self, whole: npt.NDArray[np.bool_], n: float, d: float) -> float:
+        """The sum of u^2 over a group of d rows whose u add up to `n`.
+
+        Its variance is that of middles of levels, and of numbers that lie evenly in theirs, where
+        tables tell it; else squares are at most those of all rows. A deviation of the noise is
+        added, as half of the intervals would else leave out the sampling that noise took away.
         """
-        if not self.others:
-            return max(self.squares, 0.0)
+        if not self.others or d <= 0:
+            return self.squares + self.by_level[0].sigma
         columns = self._pairs.measured.columns
         axis = [column.name for column in columns].index(self.number.column)
-        ends = (np.array(value_bounds(columns[axis])) - self.number.middle) / self.number.half
-        u = along(np.nan_to_num(ends.mean(axis=0) ** 2), axis, len(columns))
-        asked = (u * whole)[None]
+        low, high = (np.array(value_bounds(columns[axis])) - self.number.middle) / self.number.half
+        middle, within = np.nan_to_num((low + high) / 2), np.nan_to_num((high - low) ** 2 / 12)
+        asked = np.stack(
+            [along(v, axis, len(columns)) * whole for v in (middle, middle**2 + within)]
+        )
         if self._pairs.missing(asked):
-            return max(self.squares, 0.0)
-        return max(float(self._pairs.functionals(asked).values[0]), 0.0)
+            return min(self.squares + self.by_level[0].sigma, d)
+        found = self._pairs.functionals(asked)
+        first, second = map(float, found.values / d)
+        by = np.array([-2 * first, 1.0]) / d
+        noise = float(np.sqrt(by @ found.covariance @ by))
+        return n**2 / d + d * (max(second - first**2, 0.0) + noise)
 
 
 def mean_figures(

@@ -75,7 +75,12 @@ def plan_facts(
         "estimands": estimands,
         "attack": power.to_json() if power else None,
         "rows_of_one": _rows_of_one(spec),
-        "notes": [*_engine(spec, plan), *_notes(spec, plan), *([str(power)] if power else [])],
+        "notes": [
+            *_engine(spec, plan),
+            *_moments(spec, plan),
+            *_notes(spec, plan),
+            *([str(power)] if power else []),
+        ],
         "warnings": [
             *warnings,
             *traps(spec),
@@ -136,6 +141,20 @@ def _engine(spec: ReleaseSpec, plan: ReleasePlan) -> Iterator[str]:
         wide = max(column.level_count for column in spec.modelled.values()) > 256
         who = "the screen of pairs" if screens else "training"
         yield say_of_plan("fetches", who=who, gigabytes=rows * columns * (1 + wide) * 1e-9)
+
+
+def _moments(spec: ReleaseSpec, plan: ReleasePlan) -> Iterator[str]:
+    """How far noise moves the means of numbers: of all rows, and of the smallest average group."""
+    from synthdp.privacy.calibration import expected_fit_rows
+    from synthdp.privacy.mechanisms.sums import NUMBER
+
+    if plan.moments is None:
+        return
+    levels = {part for product in plan.moments.products for part in product if part[1] != NUMBER}
+    names = sorted({name for name, _ in levels})
+    most = max((sum(name == own for own, _ in levels) for name in names), default=1)
+    alone = 1.96 * plan.moments.sigma / 2 / expected_fit_rows(spec)
+    yield say_of_plan("moments", alone=alone, grouped=alone * most, names=names)
 
 
 def _notes(spec: ReleaseSpec, plan: ReleasePlan) -> Iterator[str]:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain, islice
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import numpy as np
@@ -55,8 +55,8 @@ Floats = npt.NDArray[np.float64]
 
 def played_estimands(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan) -> list[dict[str, Any]]:
     """What plays say of each estimand, in plain JSON: its `name`, `text` with its clip, `statistic`
-    and `refused`, the probability that no figure of it is told, with `why`; `likely_refused` says
-    whether a release would then not pay for it.
+    and `refused`, the probability that no figure of it is told, or few of a regression's
+    coefficients, with `why`; `likely_refused` says whether a release would then not pay for it.
 
     `figures` has each one's `group`, `refused` and `why`, and of the plays that tell it
     `half_width`, the median of half of the 95% interval, with the sampling of rows, and `noise`,
@@ -83,7 +83,8 @@ def played_estimands(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan) -> li
             found.append(told | {"figures": figures})
         else:
             mechanism: Any = plan.estimands[name]
-            found.append(told | _told(_plays(spec, domain, estimand, mechanism)))
+            plays = _plays(spec, domain, estimand, mechanism)
+            found.append(told | _told(plays, most=estimand.kind == "regression"))
     return found
 
 
@@ -149,8 +150,10 @@ def _plays(
     return [first, *islice(each, count - 1)]
 
 
-def _told(plays: Sequence[tuple[Figure, ...]]) -> dict[str, Any]:
-    """What plays come to."""
+def _told(plays: Sequence[tuple[Figure, ...]], *, most: bool = False) -> dict[str, Any]:
+    """What plays come to. One is refused where all of its figures are, or more than half of those
+    but an intercept, if `most` would do.
+    """
     figures = []
     for same in zip(*plays, strict=True):
         answered = [f for f in same if f.interval is not None]
@@ -167,7 +170,11 @@ def _told(plays: Sequence[tuple[Figure, ...]]) -> dict[str, Any]:
                 "noise": None if noise is None else noise / Z,
             }
         )
-    refused = [all(f.interval is None for f in figures) for figures in plays]
+    enough = 0.5 if most else 1e-9
+    refused = [
+        fmean(f.interval is not None for f in figures if f.group != INTERCEPT) < enough
+        for figures in plays
+    ]
     why, share = _commonest(f.refused for f in chain(*plays)), sum(refused) / len(plays)
     told = {"refused": share, "likely_refused": share > ASSUMED.likely, "why": why}
     return told | {"figures": figures}
@@ -228,11 +235,11 @@ class StandIn:
         own, all_rows = self._own(mechanism), expected_fit_rows(self.spec)
         rows = round(min(ASSUMED.pool, max(1.0, all_rows)))
         while True:
-            shared = rng.normal(size=rows)
+            shared, common = rng.normal(size=rows), rng.uniform(*ASSUMED.common)
             codes, normal = np.empty((rows, len(own.domain)), np.uint16), dict[str, Floats]()
             for i, column in enumerate(own.domain.columns):
-                alone = math.sqrt(1 - ASSUMED.common) * rng.normal(size=rows)
-                normal[column.name] = math.sqrt(ASSUMED.common) * shared + alone
+                alone = math.sqrt(1 - common) * rng.normal(size=rows)
+                normal[column.name] = math.sqrt(common) * shared + alone
                 below = np.cumsum(self.law(column))[:-1]
                 codes[:, i] = np.searchsorted(below, ndtr(normal[column.name]), side="right")
             frame = self._frame(own.domain, codes, own.numbers, normal, rng)

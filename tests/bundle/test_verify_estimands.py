@@ -52,7 +52,7 @@ class Bundle:
             privacy={
                 "epsilon": 2.0,
                 "delta": 1e-6,
-                "shares": {"measure": 0.2, "train": 0.2, "estimands": 0.6},
+                "shares": {"measure": 0.2, "train": 0.1, "estimands": 0.6, "moments": 0.1},
             },
         )
         self.domain, self.folder = Domain.from_spec(self.spec.columns), folder
@@ -60,10 +60,12 @@ class Bundle:
         rng = np.random.default_rng(3)
         codes = np.column_stack([rng.integers(0, size, 900) for size in self.domain.sizes])
         table = make_table(self.domain, codes)
-        made = {name: m.run(table, streams) for name, m in plan.estimands.items()}
-        self.tables: list[Any] = list(made.pop("2"))  # type: ignore[arg-type]
+        assert plan.moments is not None
+        planned = {**plan.estimands, "moments": plan.moments}
+        made: dict[str, Any] = {name: m.run(table, streams) for name, m in planned.items()}
+        self.tables: list[Any] = list(made.pop("2"))
         self.stated: dict[str, Any] = json.loads(
-            json.dumps(estimands_json(self.spec, self.domain, made))  # type: ignore[arg-type]
+            json.dumps(estimands_json(self.spec, self.domain, made))
         )
         self.charges: list[Any] = [
             SimpleNamespace(kind="charge", body=dict(spend)) for spend in plan.stated_spends
@@ -95,14 +97,15 @@ def test_what_was_paid_for_has_no_problems(bundle: Bundle) -> None:
     assert bundle.problems() == ""
 
 
-@pytest.mark.parametrize("name", ["1", "3"])
+@pytest.mark.parametrize("name", ["1", "3", "moments"])
 @pytest.mark.parametrize("times", [0.5, 1 / 3, 1.001, 2.0, 3.0])
 def test_other_noise_than_was_paid_for(bundle: Bundle, name: str, times: float) -> None:
     """Of more, intervals would be wider than they are; of less, narrower."""
     bundle.stated["sums"][name]["sigma"] *= times
     bundle.again()
     (said,) = bundle.problems().splitlines()
-    assert f"estimand {name} states noise of" in said and "which is not paid" in said
+    told = name if name == "moments" else f"estimand {name}"
+    assert f"{told} states noise of" in said and "which is not paid" in said
 
 
 @pytest.mark.parametrize("times", [0.5, 2.0])
@@ -117,6 +120,10 @@ CHANGES: dict[str, tuple[Callable[[Bundle], object], str]] = {
     "a charge that is gone": (
         lambda b: [b.charges.remove(c) for c in b.charges if c.body["purpose"] == "estimand: 1"],
         "0 charges of the ledger are for 'estimand: 1'",
+    ),
+    "moments that are not charged": (
+        lambda b: [b.charges.remove(c) for c in b.charges if c.body["purpose"] == "moments"],
+        "its share of moments and the charges of the ledger do not agree",
     ),
     "another figure": (
         lambda b: b.stated["estimands"][0]["figures"][0].update(estimate=1.0),

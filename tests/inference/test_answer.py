@@ -255,6 +255,15 @@ def test_rows_of_one_person_widen_the_interval(domain: Domain) -> None:
     assert any("at most 4 random rows of each id (one patient)" in said for said in four.about)
 
 
+def test_rows_of_one_person_widen_a_quantile(domain: Domain) -> None:
+    """100 rows in each of eight levels: of 800, 360 lie below; 28 rows more or less, then 83."""
+    tables = [NoisyTable(("age",), np.full(8, 100.0), 1e-3)]
+    for most, ends in ((1, (30, 39)), (9, (20, 49))):
+        unit = {"kind": "id", "column": "patient", "max_rows": most, "meaning": "one patient"}
+        told = asked("quantile(age, 0.45)", spec_with(privacy_unit=unit), domain, tables)
+        assert told.interval == ends
+
+
 def test_whom_figures_are_of_is_said_where_an_id_has_several_rows(domain: Domain) -> None:
     unit = {"kind": "id", "column": "patient", "max_rows": 1, "meaning": "one patient"}
     of_ids, tables = spec_with(privacy_unit=unit), exact(domain, ("smoker",))

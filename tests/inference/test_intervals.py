@@ -10,14 +10,17 @@ from hypothesis import strategies as st
 from synthdp.inference.figures import (
     Cuts,
     Quadratic,
+    Rows,
     Z,
     certain,
+    count_figure,
     mean_sampling,
     quantile_estimate,
     quantile_interval,
     ratio_interval,
     share_sampling,
 )
+from synthdp.inference.least_squares import Functionals
 
 
 @given(st.floats(-50, 500), st.floats(80, 500), st.floats(0.5, 15), st.floats(0.5, 15),
@@ -45,6 +48,16 @@ def test_a_mean_of_many_rows_is_the_textbooks() -> None:
     interval = ratio_interval(n, d, mean_sampling(n, d, float((x**2).sum())))
     half = Z * x.std() / np.sqrt(d)
     assert interval == pytest.approx((x.mean() - half, x.mean() + half), rel=1e-3)
+
+
+@pytest.mark.parametrize("per_unit", [1, 5])
+def test_coins_of_whole_units_spread_a_count_and_its_estimate_is_the_middle(per_unit: int) -> None:
+    """800 to 840 counted rows, four fifths of all: K rows have coins of k K h / (1 - h)."""
+    found = Functionals(np.array([800.0, 0, 0, 840.0, 0, 0]), np.zeros((6, 6)))
+    figure = count_figure(found, Rows(0.2, per_unit), None)
+    low, high = (k + z * np.sqrt(per_unit * k * 0.2 / 0.8) for k, z in ((1000, -Z), (1050, Z)))
+    assert figure.interval == pytest.approx((low, high)) and figure.bounds == (1000.0, 1050.0)
+    assert figure.estimate == figure.rows == pytest.approx(1025)
 
 
 def test_a_denominator_that_may_be_zero_has_no_interval() -> None:

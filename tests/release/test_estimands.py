@@ -195,7 +195,7 @@ def test_verify_sees_another_figure_other_noise_and_a_missing_file(asked: Tiny) 
         found = problems(asked.bundle)
         assert any(problem in p for p in found), found
     path.unlink()
-    assert any("must be there where the spec names" in p for p in problems(asked.bundle))
+    assert any("must be there where the spec pays" in p for p in problems(asked.bundle))
 
 
 def test_verify_misses_an_estimand_that_was_charged(asked: Tiny) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import norm
+from synthdp.graph.implications import implications
 
 from synthdp.api.text import quality_lines
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
+from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.chi_square import Floats, Mixture, answers, weakest_effects
 from synthdp.graph.tables import NoisyTables
+from synthdp.graph.validation import validate
 from synthdp.model.planning import plan_for
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
@@ -178,6 +182,52 @@ def test_what_a_validation_can_see_is_said_of_each_claim_before_it_is_paid_for()
     assert "times the epsilon" in warning or "hardly any budget" in warning
     assert not any("can test few claims" in w for w in quality(rich).warnings)
     assert quality(spec_of("learn")).claims == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [1.0, 3.0])
+def test_a_claim_of_the_plan_is_seen_as_often_as_it_says(
+    epsilon: float, figure: Callable[..., None]
+) -> None:
+    """From the plan's list to the verdict of a validation, with all noise and one-way tables: 300
+    tables a claim, in which its two columns, and no others, depend with the least effect told.
+    """
+    spec = spec_of("validate", rows=8000, epsilon=epsilon, edges=["age -> sick"])
+    domain, rng = Domain.from_spec(spec.columns), np.random.default_rng(8)
+    plan, tests = plan_for(spec, domain), planned_tests(spec)
+    graph = CausalGraph.from_spec(spec.graph, domain.names)
+    assert plan.measure is not None
+    noises = dict(zip(plan.measure.tables, plan.measure.sigmas, strict=True))
+    noises |= dict.fromkeys(tests.tables, tests.sigma)
+    laws = {c.name: law_for_tests(c) for c in domain.columns}
+    rows, tried = round(expected_fit_rows(spec)), 0
+    for claim in (c for c in implications(graph, domain, max_cells=10**9) if not c.given):
+        effect = dict(tests.claims).get(str(claim), math.inf)
+        if effect > 0.35:  # a larger one takes cells below zero
+            continue
+        seen, pair = 0, (claim.x, claim.y)
+        for _ in range(300):
+            joint = planted(*(laws[n] for n in pair), effect, rng).ravel()
+            both = np.unravel_index(
+                rng.choice(len(joint), rows, p=joint), [len(laws[n]) for n in pair]
+            )
+            codes = {n: rng.choice(len(p), rows, p=p) for n, p in laws.items() if n not in pair}
+            codes |= dict(zip(pair, both, strict=True))
+            noisy = list[NoisyTable]()
+            for names, sigma in noises.items():
+                shape = tuple(len(laws[n]) for n in names)
+                cells = np.ravel_multi_index([codes[n] for n in names], shape)
+                counts = np.bincount(cells, minlength=math.prod(shape)).reshape(shape)
+                noisy.append(NoisyTable(names, counts + rng.normal(0, sigma, shape), sigma))
+            known, tables = noisy[: len(domain)], noisy[len(domain) :]
+            report = validate(graph, tables, domain=domain, level=spec.graph.level, known=known)
+            (found,) = (f for f in report.findings if f.claim == claim)
+            seen += found.answer.verdict == "dependent"
+        print(epsilon, claim, round(effect, 3), seen / 300)
+        figure(f"claims of a plan, power .8 told: {claim}, epsilon {epsilon:g}", seen, 300)
+        assert 0.68 < seen / 300 < 0.92, claim
+        tried += 1
+    assert tried >= 3
 
 
 def test_a_validation_on_moments_is_forecast_too() -> None:
