@@ -13,12 +13,12 @@ pytestmark = pytest.mark.check
 
 
 MOST = {
-    "lines of the product": 73_935,
+    "lines of the product": 74_149,
     "files": 292,
     "decisions per 100 lines of code": 26.9,
     "imports, % of lines": 6.8,
     "functions per 1,000 lines": 57.0,
-    "tuning numbers of modules": 290,
+    "tuning numbers of modules": 292,
     "modules that tests import by name": 224,
     "loose modules": 5,
     "rooms": 18,
