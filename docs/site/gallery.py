@@ -1,4 +1,4 @@
-"""`make pictures`, second part: three releases, and the first screen of each in docs/images.
+"""`make pictures`, second part: three releases, and their first screens in docs/images.
 
 A good one (Adult), a poor one (few rows, little budget), and one that its gate withheld. Both small
 tables are the quickstart's, which is simulated: their internal reports may be shown.
@@ -7,12 +7,14 @@ tables are the quickstart's, which is simulated: their internal reports may be s
 from __future__ import annotations
 
 import contextlib
+import io
 import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import yaml
+from PIL import Image
 from playwright.sync_api import Browser
 
 import synthdp
@@ -24,6 +26,11 @@ WIDTH, HEIGHT = 1280, 1000  # pixels
 PAID = {"disclosure": "private"}
 FITTED = {"metric": "tv1_noisy", "at_most": 0.5}  # hardly ever fails
 STRICT = {"metric": "tv1_dp", "at_most": 0.001}  # always fails
+VIEWS: tuple[dict[str, Any], ...] = (
+    {"color_scheme": "dark"},
+    {"width": 390},
+    {"width": 794, "paper": True},  # A4
+)
 NO_ATTACK = {"membership": {"enabled": False}}
 
 
@@ -63,9 +70,31 @@ def releases(folder: Path) -> dict[str, Path]:
 
 
 def take_pictures(browser: Browser) -> None:
-    """Release all three, and take the first screen of each."""
+    """Release all three, and take the first screen of each, of both kinds of page also as it is
+    in the dark, on a telephone and on paper.
+    """
     with tempfile.TemporaryDirectory() as temporary:
-        for name, path in releases(Path(temporary)).items():
-            page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
-            page.goto(path.as_uri())
-            page.screenshot(path=IMAGES / f"gallery-{name}.png")
+        pages = releases(Path(temporary))
+        for name, path in pages.items():
+            _save([_screen(browser, path)], name)
+            if name != "poor":
+                _save([_screen(browser, path, **view) for view in VIEWS], f"{name}-views")
+
+
+def _screen(
+    browser: Browser, path: Path, width: int = WIDTH, paper: bool = False, **more: Any
+) -> Image.Image:
+    """The first screen of a page."""
+    page = browser.new_page(viewport={"width": width, "height": HEIGHT}, **more)
+    page.emulate_media(media="print" if paper else "screen")
+    page.goto(path.as_uri())
+    return Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+
+
+def _save(screens: list[Image.Image], name: str) -> None:
+    """Screens beside each other in few colours, which text and charts are drawn in."""
+    sheet = Image.new("RGB", (sum(s.width + 8 for s in screens) - 8, HEIGHT), "grey")
+    for i, screen in enumerate(screens):
+        sheet.paste(screen, (sum(s.width + 8 for s in screens[:i]), 0))
+    few = sheet.quantize(192, dither=Image.Dither.NONE)
+    few.save(IMAGES / f"gallery-{name}.png", optimize=True)
