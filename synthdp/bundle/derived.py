@@ -66,10 +66,6 @@ def _croissant(b: Bundle) -> str:
     return as_json(croissant(b.spec, b.certificate, day=b.day, csv=b.csv, parquet=b.parquet))
 
 
-def _datapackage(b: Bundle) -> str:
-    return as_json(descriptor(b.spec, run=b.certificate.run, csv=b.csv))
-
-
 def _deployment(b: Bundle) -> str | None:
     record = deployment_record(b.spec, b.certificate, day=b.day)
     return None if record is None else deployment_yaml(record)
@@ -106,7 +102,10 @@ DERIVED: dict[str, Derived] = {
     "graph.svg": Derived(
         lambda b: b.graph.to_svg(title=graph_title(b.spec)), "does not show graph.json"
     ),
-    "datapackage.json": Derived(_datapackage, f"does not describe {CSV_NAME} as the spec does"),
+    "datapackage.json": Derived(
+        lambda b: as_json(descriptor(b.spec, run=b.certificate.run, csv=b.csv)),
+        f"does not describe {CSV_NAME} as the spec does",
+    ),
     CROISSANT: Derived(
         _croissant, "does not describe the table as spec.yaml and privacy/certificate.json do"
     ),

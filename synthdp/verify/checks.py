@@ -221,8 +221,7 @@ def inspect_bundle(
             problems += _problems(file, check, reader)
             if progress is not None:
                 progress(len(done), len(CHECKS))
-            unread = name == "folder" or (name == "spec" and reader.parsed is None)
-            if problems and unread:
+            if problems and (name == "folder" or (name == "spec" and reader.parsed is None)):
                 break  # nothing below can be read safely, or judged
     found = VerifyReport(folder, tuple(done), tuple(problems), origin_checked=reader.origin_checked)
     if (stated := reader.certificate) is None:
