@@ -349,9 +349,7 @@ def attack_membership(
             folder = _heard(fleet.within(f"control-{number}"), progress, before + 2 * pairs, steps)
             control = played(pairs=control_pairs, fleet=folder, control=True)
             controls.append(_inside(control, public))
-        # Models without the target: two pairs. The verdict says whether all targets together are
-        # enough.
-        elif (~game.shadow_members).sum() >= 4:
+        elif (~game.shadow_members).sum() >= 4:  # two pairs: all targets together may do
             controls.append(game.control(rng))
     report = judge(
         games,

@@ -91,13 +91,8 @@ def deployment_record(
             return part
         return values[part] if part in values else _compiled(part).render(texts)
 
-    record: dict[str, Any] = filled(_form())
+    record: dict[str, Any] = filled(yaml.safe_load(template_text("deployment.yaml.j2")))
     return record
-
-
-@cache
-def _form() -> Any:
-    return yaml.safe_load(template_text("deployment.yaml.j2"))
 
 
 @cache

@@ -31,7 +31,7 @@ from synthdp.errors import SynthdpError, VerifyError, one_thread
 from synthdp.files import MAX_TEXT, SUMS, parse_json
 from synthdp.report.prose import say
 from synthdp.verify import content, privacy, rewritten, rows
-from synthdp.verify.reader import Check, Reader, wrong
+from synthdp.verify.reader import VERIFY, Check, Reader, wrong
 
 # --- origin ---
 #
@@ -128,7 +128,6 @@ def _subject_problems(reader: Reader, subjects: Any) -> Iterator[str]:
 # --- checks ---
 
 
-MAX_LISTED, MAX_WORDS = 100, 20_000  # problems, and characters of one
 # Bytes: what would take hours to hash is no bundle. The table's own bound follows from the spec.
 MAX_BYTES = {CSV_NAME: 64 << 30, PARQUET_NAME: 64 << 30, "model.safetensors": 8 << 30}
 Progress = Callable[[int, int], None]
@@ -187,8 +186,8 @@ def verify_bundle(
     publisher = None if key is None else signing.load_public_key(key)
     report = inspect_bundle(folder, key=publisher, progress=progress)
     if report.problems:
-        count, listed = len(report.problems), list(report.problems[:MAX_LISTED])
-        listed += [f"and {count - MAX_LISTED} more"] if count > MAX_LISTED else []
+        count, listed = len(report.problems), list(report.problems[: VERIFY.problems])
+        listed += [f"and {count - VERIFY.problems} more"] if count > VERIFY.problems else []
         head = f"{folder}: {count} problem{'s' if count != 1 else ''}"
         hint = "do not use this bundle; get it again from its publisher"
         raise VerifyError(head, hint=hint, problems=listed)
@@ -209,8 +208,7 @@ def inspect_bundle(
             problems += _problems(file, check, reader)
             if progress is not None:
                 progress(len(done), len(CHECKS))
-            unread = name == "folder" or (name == "spec" and reader.parsed is None)
-            if problems and unread:
+            if problems and (name == "folder" or (name == "spec" and reader.parsed is None)):
                 break  # nothing below can be read safely, or judged
     found = VerifyReport(folder, tuple(done), tuple(problems), origin_checked=reader.origin_checked)
     if (stated := reader.certificate) is None:
@@ -234,7 +232,7 @@ def _problems(file: str, check: Check, reader: Reader) -> list[str]:
     except Exception as error:
         what = f"{type(error).__name__}: {str(error)[:200]}"
         found.append(f"{file}: is not what it should be ({what})")
-    return [p if len(p) <= MAX_WORDS else f"{p[:MAX_WORDS]}..." for p in found]
+    return [p if len(p) <= VERIFY.words else f"{p[: VERIFY.words]}..." for p in found]
 
 
 # --- the folder ---

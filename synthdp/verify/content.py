@@ -29,9 +29,8 @@ from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.events.kinds import event_from_json, kind_of
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.plan import SERVES, TABLE_USES
-from synthdp.verify.reader import Reader
+from synthdp.verify.reader import VERIFY, Reader
 
-MAX_KEPT = 50_000  # rows
 PICKLE_STARTS = (b"\x80", b"PK\x03\x04", b"(", b"c", b"]", b"}")
 
 
@@ -110,9 +109,9 @@ def _keep(reader: Reader, codes: Codes) -> None:
     """Keep a sample of the rows to compare with the model. Each row has the same probability, and
     no forger can know which rows are chosen.
     """
-    if (wanted := reader.spec.sampling.rows or 1) > MAX_KEPT:
-        codes = codes[fresh_generator().random(len(codes)) < MAX_KEPT / wanted]
-    if len(codes) and sum(map(len, reader.rows)) <= 2 * MAX_KEPT:
+    if (wanted := reader.spec.sampling.rows or 1) > VERIFY.kept:
+        codes = codes[fresh_generator().random(len(codes)) < VERIFY.kept / wanted]
+    if len(codes) and sum(map(len, reader.rows)) <= 2 * VERIFY.kept:
         reader.rows.append(codes)
 
 

@@ -30,11 +30,9 @@ from synthdp.privacy.private import Receipt
 from synthdp.spec.amendment import CHANGEABLE
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
-from synthdp.verify.reader import MAX_ENTRIES, PlanLimits, Reader, event_problems, wrong
+from synthdp.verify.reader import VERIFY, PlanLimits, Reader, event_problems, wrong
 from synthdp.verify.rewritten import score_problems
 
-# Relative: another version of the accountant may round differently in the last digits.
-TOLERANCE = 1e-6
 # May be larger, by an earlier accountant.
 BOUNDS = ("epsilon", "epsilon_spent", "advantage", "purposes")
 
@@ -53,7 +51,7 @@ def check_ledger(reader: Reader) -> Iterator[str]:
     """Every entry fits its hash, the entries form a chain, and they are those of one whole run."""
     name = "privacy/ledger.json"
     content, spec = reader.json(name), reader.spec
-    if len(content["entries"]) > MAX_ENTRIES:
+    if len(content["entries"]) > VERIFY.entries:
         yield f"{name}: {len(content['entries'])} entries are more than any release makes"
         return
     entries = [Entry(**e) for e in content["entries"]]
@@ -137,9 +135,9 @@ def _balance_problems(stated: dict[str, Any], spec: ReleaseSpec) -> Iterator[str
         if not all(type(n) in (int, float) and math.isfinite(n) for n in numbers):
             yield f"the balance has a {name} that is no amount"
             continue
-        if spent < took * (1 - TOLERANCE):
+        if spent < took * (1 - VERIFY.tolerance):
             yield f"the balance says that all runs took {name} {spent:g}, and this one {took:g}"
-        if limit is not None and spent > limit * (1 + TOLERANCE):
+        if limit is not None and spent > limit * (1 + VERIFY.tolerance):
             yield f"the balance says that {name} {spent:g} was taken of {limit:g}"
         if cap is not None and limit != getattr(cap, name):
             yield f"the balance has another cap on {name} than the spec"
@@ -164,13 +162,13 @@ def check_certificate(reader: Reader) -> Iterator[str]:
         yield from (f"{name}: {problem}" for problem in excess)
         reader.certificate = None
         return
-    if stated.epsilon > spec.privacy.epsilon * (1 + TOLERANCE):
+    if stated.epsilon > spec.privacy.epsilon * (1 + VERIFY.tolerance):
         yield (
             f"{name}: epsilon {stated.epsilon:g} is more than the spec allows,"
             f" {spec.privacy.epsilon:g}"
         )
     true = _true_certificate(stated, reader)
-    if true.epsilon > spec.privacy.epsilon * (1 + TOLERANCE):
+    if true.epsilon > spec.privacy.epsilon * (1 + VERIFY.tolerance):
         yield (
             f"{name}: its planned events compose to epsilon {true.epsilon:.6g}, more than the spec"
             f" allows, {spec.privacy.epsilon:g}"
@@ -220,13 +218,13 @@ def _differences(stated: Certificate, true: Certificate) -> Iterator[str]:
             yield f"{key} does not follow from the spec, the plan and the ledger{got}"
     alone = [(f"purpose {p.purpose!r}", p.epsilon) for p in stated.purposes]
     for part, epsilon in (("epsilon_spent", stated.epsilon_spent), *alone):
-        if epsilon > stated.epsilon * (1 + TOLERANCE):
+        if epsilon > stated.epsilon * (1 + VERIFY.tolerance):
             yield f"{part}: epsilon {epsilon:.6g} is more than that of the whole plan"
 
 
 def _too_much(planned: Sequence[Spend], spec: ReleaseSpec) -> Iterator[str]:
     """The first planned spend that exceeds the spec's epsilon alone; nothing more is composed."""
-    allowed = spec.privacy.epsilon * (1 + TOLERANCE)
+    allowed = spec.privacy.epsilon * (1 + VERIFY.tolerance)
     for spend in planned:
         alone = accounting.epsilon(
             events_of([spend]), delta=spec.privacy.delta, adjacency=spec.privacy.adjacency
@@ -260,7 +258,7 @@ def _group_problems(stated: Certificate, spec: ReleaseSpec) -> Iterator[str]:
         if (bound := group.joint_epsilon) is None:
             continue
         true = _group_bound(stated.planned, group.size, spec)
-        if true > bound * (1 + TOLERANCE):
+        if true > bound * (1 + VERIFY.tolerance):
             yield (
                 f"privacy/certificate.json: groups of {group.size}: epsilon {bound:.6g} is below"
                 f" what the planned events give, {true:.6g}"
@@ -312,7 +310,7 @@ def _same(stated: Any, true: Any, *, or_above: bool = False) -> bool:
     """Equal, where numbers may differ in their last digits, or be larger `or_above`."""
     if isinstance(stated, float) and isinstance(true, float):
         larger = or_above and true < stated < math.inf
-        return larger or math.isclose(stated, true, rel_tol=TOLERANCE, abs_tol=1e-12)
+        return larger or math.isclose(stated, true, rel_tol=VERIFY.tolerance, abs_tol=1e-12)
     if isinstance(stated, tuple) and isinstance(true, tuple):
         same = partial(_same, or_above=or_above)
         return len(stated) == len(true) and all(map(same, stated, true))

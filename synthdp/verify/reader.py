@@ -26,6 +26,36 @@ from synthdp.privacy.plan import SERVES
 from synthdp.spec.model import ReleaseSpec
 
 
+@dataclass(frozen=True)
+class VerifySettings:
+    """How much of a bundle `verify` looks at, and by how much two numbers may differ.
+
+    `tolerance` is relative: another version of the accountant, or another platform, may round
+    differently in the last digits. `problems` are listed, of `words` characters at most, and
+    `entries` of a ledger read. `kept` synthetic rows are held against the model on `pairs` of
+    columns at most, whose limit raked and chosen rows may pass by `chosen` times and `pulled` of
+    total variation. Of noise `noisy_cells` of all tables are compared, in `compared` differences,
+    whose covariance is a matrix. A test rejects an honest bundle with probability `false_alarms`:
+    it cannot be made again.
+    """
+
+    tolerance: float = 1e-6
+    problems: int = 100
+    words: int = 20_000
+    entries: int = 1000
+    kept: int = 50_000
+    pairs: int = 300
+    drawn_cells: int = 20_000_000  # values of what the model draws
+    chosen: float = 2.0
+    pulled: float = 0.02
+    false_alarms: float = 1e-6
+    noisy_cells: int = 4000
+    compared: int = 1500
+
+
+VERIFY = VerifySettings()
+
+
 @dataclass
 class Reader:
     """A bundle while it is read: later checks use what earlier ones read.
@@ -103,9 +133,6 @@ def wrong(*claims: tuple[bool, str]) -> Iterator[str]:
 # memory that grow with the privacy loss, with the number of events and with the width of discrete
 # noise. Without these bounds a bundle of a few kilobytes could keep `verify` busy for days. What
 # one event may state, its kind says (`privacy.events.base`).
-
-
-MAX_ENTRIES = 1000
 
 
 @dataclass(frozen=True)

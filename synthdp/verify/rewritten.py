@@ -36,7 +36,7 @@ from synthdp.privacy.mechanisms.scores import ScoreBudget, Scored, compared
 from synthdp.privacy.mechanisms.sums import GRID, SQUARE, NoisyProducts, Sums
 from synthdp.privacy.plan import INTERACTIONS, MOMENTS, SCORES, estimand_purpose, graph_purpose
 from synthdp.spec.model import ReleaseSpec
-from synthdp.verify.reader import Reader, wrong
+from synthdp.verify.reader import VERIFY, Reader, wrong
 
 
 def rewritten(reader: Reader, file: str) -> Iterator[str]:
@@ -287,9 +287,6 @@ def score_problems(stated: Certificate, reader: Reader) -> Iterator[str]:
 # --- estimands ---
 
 
-ESTIMAND_TOLERANCE = 1e-6  # relative: another platform may round differently in the last digits
-
-
 def check_estimands(reader: Reader) -> Iterator[str]:
     """Every figure follows from the sums, and the sums have the noise that the ledger charged."""
     spec = reader.spec
@@ -326,7 +323,7 @@ def _missing_tables(reader: Reader) -> Iterator[str]:
         inner = [getattr(event, "event", event) for event in events]
         sigmas = [float(event.sigma) for event in inner if getattr(event, "sigma", 0.0)]
         if not any(
-            columns == estimand.table and math.isclose(sigma, paid, rel_tol=ESTIMAND_TOLERANCE)
+            columns == estimand.table and math.isclose(sigma, paid, rel_tol=VERIFY.tolerance)
             for columns, sigma in tables
             for paid in sigmas
         ):
@@ -346,8 +343,8 @@ def _noise_problems(reader: Reader, name: str, value: Sums, domain: Domain) -> I
     sigma = getattr(charged, "noise_multiplier", math.nan) * moved
     covered = isinstance(charged, dp_accounting.GaussianDpEvent)
     if isinstance(charged, GaussianSumsDpEvent):
-        covered = charged.replaced >= measured.event(1).replaced * (1 - ESTIMAND_TOLERANCE)
-    if not covered or not math.isclose(value.sigma, sigma, rel_tol=ESTIMAND_TOLERANCE):
+        covered = charged.replaced >= measured.event(1).replaced * (1 - VERIFY.tolerance)
+    if not covered or not math.isclose(value.sigma, sigma, rel_tol=VERIFY.tolerance):
         yield f"{ESTIMANDS}: {_told(name)} states noise of {value.sigma:.6g}, which is not paid"
 
 
@@ -384,5 +381,5 @@ def alike(stated: Any, true: Any) -> bool:
     if isinstance(stated, bool) or isinstance(true, bool):
         return stated is true
     if isinstance(stated, int | float) and isinstance(true, int | float):
-        return math.isclose(stated, true, rel_tol=ESTIMAND_TOLERANCE, abs_tol=1e-9)
+        return math.isclose(stated, true, rel_tol=VERIFY.tolerance, abs_tol=1e-9)
     return bool(stated == true)

@@ -35,12 +35,7 @@ from synthdp.model.stratified import DOUBT
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.noise import fresh_generator
-from synthdp.verify.reader import Reader, wrong
-
-MAX_CELLS = 20_000_000  # values of what is drawn
-MAX_PAIRS = 300
-# For rows that were raked and chosen: times the limit, and total variation beyond it.
-CHOSEN, PULLED = 2.0, 0.02
+from synthdp.verify.reader import VERIFY, Reader, wrong
 
 Floats = npt.NDArray[np.float64]
 
@@ -73,8 +68,8 @@ def check_rows(reader: Reader) -> Iterator[str]:
         candidates = spec.sampling.oversample * (spec.sampling.rows or 0)
         worth = min(worth, candidates * drawn.worth / len(drawn.codes))
     pairs = list(itertools.combinations(range(len(domain)), 2))
-    if len(pairs) > MAX_PAIRS:
-        pairs = [pairs[i] for i in rng.choice(len(pairs), MAX_PAIRS, replace=False)]
+    if len(pairs) > VERIFY.pairs:
+        pairs = [pairs[i] for i in rng.choice(len(pairs), VERIFY.pairs, replace=False)]
     for first, second in pairs:
         own, model = (
             _shares(c, w, (first, second), domain.sizes)
@@ -83,7 +78,7 @@ def check_rows(reader: Reader) -> Iterator[str]:
         apart = _apart(own, model, measured.get((first, second)))
         allowed = _allowed(own, model, worth, drawn.worth, pairs=len(pairs))
         if spec.sampling.rake:
-            allowed = CHOSEN * allowed + PULLED
+            allowed = VERIFY.chosen * allowed + VERIFY.pulled
         if apart > allowed:
             names = f"{domain.names[first]!r} and {domain.names[second]!r}"
             far = f"{apart:.3f} (total variation), of which chance explains {allowed:.3f}"
@@ -100,7 +95,7 @@ def _drawn(
     spec, domain = reader.spec, law.groups.domain
     synthesizer = Synthesizer.load(reader.folder)
     constraints = Constraints.from_spec(spec, domain)
-    count = max(1000, min(50_000, 4 * rows, MAX_CELLS // len(domain)))  # rows of the model
+    count = max(1000, min(50_000, 4 * rows, VERIFY.drawn_cells // len(domain)))  # rows of the model
     codes = constraints.draw(
         lambda n: law.drawn(synthesizer.sample(n, rng=rng, threads=1), rng=rng), count, rng=rng
     )
@@ -148,7 +143,7 @@ def _apart(own: Floats, model: Floats, measured: MeasuredPair | None) -> float:
 def _allowed(own: Floats, model: Floats, rows: float, drawn: float, *, pairs: int) -> float:
     """Total variation that `rows` rows and `drawn` rows of one distribution do not exceed.
 
-    The probability that one of `pairs` tables exceeds it is at most `FALSE_ALARMS`.
+    The probability that one of `pairs` tables exceeds it is at most `VerifySettings.false_alarms`.
 
     [Derived here.] Of n + m rows of one law, independent, which n are the table's is a random
     choice. Given all rows, a cell's share q of them has shares whose difference has variance (1/n +
@@ -161,24 +156,20 @@ def _allowed(own: Floats, model: Floats, rows: float, drawn: float, *, pairs: in
     That proves the limit for independent rows (`sampling.rake: false`). Rows that were raked and
     chosen are dependent, and are taken for as many independent ones as the weights are worth; and
     what pulls them towards the measured pairs pulls pairs that share a column with these along. So
-    twice the limit and `PULLED` are let pass, which is measured, not proved: of the published specs
-    RAND HIE came to the limit itself (`tests/bundle/test_every_spec.py`), all others to half of it.
+    twice the limit and `VerifySettings.pulled` are let pass, which is measured, not proved: of the
+    published specs RAND HIE came to the limit itself (`tests/bundle/test_every_spec.py`), all
+    others to half of it.
     """
     each, total = 1 / rows + 1 / drawn, rows + drawn
     share = (rows * own + drawn * model) / total
     spread = float(np.sqrt(np.maximum(share * (1 - share), 0)).sum()) / 2
     expected = spread * math.sqrt(each * total / max(total - 1, 1))
     exponent = 2 * (total - 0.5) / (rows * drawn * each**2) * (1 - 1 / (2 * max(rows, drawn)))
-    return expected + math.sqrt(math.log(pairs / FALSE_ALARMS) / exponent)
+    return expected + math.sqrt(math.log(pairs / VERIFY.false_alarms) / exponent)
 
 
 # --- noise ---
 
-
-# Of `verify`: nobody is to refuse an honest bundle, and it cannot be made again.
-FALSE_ALARMS = 1e-6
-MAX_NOISY_CELLS = 4000  # of all tables that are compared
-MAX_COMPARED = 1500  # differences, whose covariance is a matrix
 
 Contrast = dict[int, float]  # weights of cells by their position
 
@@ -203,11 +194,11 @@ def noise_of(tables: Sequence[NoisyTable], *, false_alarms: float) -> TableNoise
     L', one m_i after the other, that sum is at most the product of the sums over n of exp(-2 pi^2
     n^2 D_i / (1 + 2 s)), since a shift only makes such a sum smaller.
     Too much: discrete Gaussians are sub-Gaussian, so that E exp(s q) is at most that of chi-square,
-    and Chernoff's bound holds.] Tables beyond `MAX_CELLS` cells, and contrasts beyond
-    `MAX_COMPARED`, are left out.
+    and Chernoff's bound holds.] Tables beyond `VerifySettings.noisy_cells`, and contrasts beyond
+    `VerifySettings.compared`, are left out.
     """
     used = _compared(tables)
-    contrasts = [c for _, own in used for c in own][:MAX_COMPARED]
+    contrasts = [c for _, own in used for c in own][: VERIFY.compared]
     if not contrasts:
         return None
     square, inverse, steps = _distance([t for t, _ in used], contrasts)
@@ -281,7 +272,7 @@ def _compared(tables: Sequence[NoisyTable]) -> list[tuple[NoisyTable, list[Contr
         total |= dict.fromkeys(range(starts[name], cells), 1.0)
         found.append((table, [total] if found else []))
     for table in (t for t in tables if len(t.columns) > 1 and set(t.columns) <= set(single)):
-        if cells + table.counts.size <= MAX_NOISY_CELLS:
+        if cells + table.counts.size <= VERIFY.noisy_cells:
             found.append((table, list(_margins(table, single, starts, cells))))
             cells += table.counts.size
     return found
@@ -306,7 +297,7 @@ def _margins(
 
 def check_noise(reader: Reader) -> Iterator[str]:
     """Noise of the size that is claimed is in the noisy tables."""
-    found = noise_of(read_tables(reader.folder), false_alarms=FALSE_ALARMS)
+    found = noise_of(read_tables(reader.folder), false_alarms=VERIFY.false_alarms)
     if found is not None:
         name, lets = "marginals.json", "than noise of the size that is claimed lets them"
         less = f"{name}: its tables agree better {lets}: less was added, or none"

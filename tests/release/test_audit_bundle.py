@@ -5,6 +5,7 @@ what was claimed is seen in the tables.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from synthdp.bundle.noisy_values import read_tables
 from synthdp.errors import OutputError
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.verify import rows as noise
+from synthdp.verify.reader import VERIFY
 from tests.builders import audit_record
 
 pytestmark = pytest.mark.check
@@ -95,7 +97,8 @@ def test_one_way_tables_alone_are_compared_by_their_totals() -> None:
 
 def test_no_more_cells_are_compared_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     some = tables(1.0, np.random.default_rng(8))
-    monkeypatch.setattr("synthdp.verify.rows.MAX_NOISY_CELLS", sum(t.counts.size for t in some) - 1)
+    fewer = replace(VERIFY, noisy_cells=sum(t.counts.size for t in some) - 1)
+    monkeypatch.setattr("synthdp.verify.rows.VERIFY", fewer)
     kept = noise_of(some)
     assert kept is not None and kept.tables == len(some) - 1
 

@@ -20,7 +20,8 @@ from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.noise import Streams
 from synthdp.verify import rows
 from synthdp.verify.checks import inspect_bundle
-from synthdp.verify.rows import FALSE_ALARMS, noise_of
+from synthdp.verify.reader import VERIFY
+from synthdp.verify.rows import noise_of
 
 pytestmark = pytest.mark.check
 
@@ -195,8 +196,8 @@ def test_equal_totals_are_no_proof_where_whole_numbers_are_equal_by_chance(sigma
 def test_what_is_without_noise_is_seen_where_it_can_be() -> None:
     rng = np.random.default_rng(5)
     none, weak = (
-        noise_of(noise(rng, sigma, 0.0), false_alarms=FALSE_ALARMS) for sigma in (200.0, 2.0)
+        noise_of(noise(rng, sigma, 0.0), false_alarms=VERIFY.false_alarms) for sigma in (200.0, 2.0)
     )
     assert none is not None and none.too_little and weak is not None and not weak.too_little
-    thrice = noise_of(noise(rng, 200.0, 10.0), false_alarms=FALSE_ALARMS)
+    thrice = noise_of(noise(rng, 200.0, 10.0), false_alarms=VERIFY.false_alarms)
     assert thrice is not None and thrice.too_much
