@@ -52,7 +52,7 @@ class Entry:
 
 
 def entry_hash(**fields: Any) -> str:
-    """SHA-256 of an entry's canonical JSON but its hash; `previous` chains it to the last one."""
+    """SHA-256 of an entry's canonical JSON without its hash; `previous` chains it to another."""
     content = {name: value for name, value in fields.items() if name != "hash"}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
