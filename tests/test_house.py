@@ -13,7 +13,7 @@ pytestmark = pytest.mark.check
 
 
 MOST = {
-    "lines of the product": 75_161,
+    "lines of the product": 75_162,
     "files": 295,
     "decisions per 100 lines of code": 26.9,
     "imports, % of lines": 6.8,
