@@ -317,8 +317,8 @@ DATASET = [
     ("path: visits.csv", "path: visits.csv, drop: [bp]", "11:52: dataset.tables.visits.source.drop"
      " #1: column 'bp' is declared"),
     ("path: visits.csv", "path: ~/visits.csv", "11:33: dataset.tables.visits.source.path: an"
-     " address or a home folder is not read, only a local file\n    hint: copy the file here and give"
-     " its path"),
+     " address or a home folder is not read, only a local file\n    hint: copy the file here and"
+     " give its path"),
     ("path: persons.csv", "path: persons.csv, missing_values: [never]", "category 'never' also"
      " stands for a missing value (dataset.tables.persons.source.missing_values)"),
     ("order: date", "order: dat", "14:14: dataset.tables.visits.order: unknown column 'dat' of"
