@@ -10,7 +10,7 @@ import json
 import re
 import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from annotated_types import Unit
@@ -18,7 +18,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from synthdp.spec.load.yaml_tree import plain
-from synthdp.spec.model import ReleaseSpec
+from synthdp.spec.model import LinkedSpec, ReleaseSpec
+from synthdp.spec.model.linked import PersonsTable, VisitsTable
 from synthdp.spec.schema import json_schema
 
 HEAD = """# Spec reference
@@ -30,7 +31,17 @@ every mistake at once. `synthdp schema` prints the fields as a JSON schema, for 
 Names in `code` under "allowed" are written as they stand; a unit follows the limits, and sizes of
 texts are in characters. Required texts are not empty. A field without a default may be left out. A
 complete spec with all sections follows; only `dataset`, `columns` and `privacy` are required beside
-`synthdp: 1`:
+`synthdp: 1`. A spec of two tables has sections of its own: [linked tables](#linked-tables).
+
+```yaml
+{example}
+```
+"""
+
+LINKED_HEAD = """## Linked tables
+
+Persons and their visits, protected per person. So far `synthdp validate` reads such a spec, and no
+other command does. Its dataset has `tables`:
 
 ```yaml
 {example}
@@ -56,6 +67,7 @@ SCALARS = {
 CODES = {"string", "integer", "number", "boolean"}  # what a name or category may be written as
 
 
+TABLES: dict[type[BaseModel], str] = {PersonsTable: "persons", VisitsTable: "visits"}
 HEADS = ["field", "meaning", "allowed", "default"]
 Field = tuple[str, str, str, str | None, str]  # what tells one field from another
 
@@ -64,21 +76,25 @@ Field = tuple[str, str, str, str | None, str]  # what tells one field from anoth
 class Section:
     """One model at its place in the spec.
 
-    `path` is as in YAML. `kind` is its kind where it is one of several.
+    `path` is as in YAML. `kind` is its kind where it is one of several. `linked` says that it is of
+    a spec of linked tables.
     """
 
     path: str
     kind: str
     model: type[BaseModel]
+    linked: bool = False
 
     @property
     def title(self) -> str:
-        return f"`{self.path}`" + (f", `{self.kind}`" if self.kind else "")
+        of = " of linked tables" if self.linked else ""
+        return f"`{self.path}`" + (f", `{self.kind}`" if self.kind else "") + of
 
     @property
     def link(self) -> str:
         """A link to the section; one of several kinds is called by its kind."""
-        return f"[`{self.kind.partition(': ')[2] or self.path}`](#{anchor(self.title)})"
+        kind = self.kind.partition(": ")[2] or self.kind
+        return f"[`{kind or self.path}`](#{anchor(self.title)})"
 
 
 def anchor(title: str) -> str:
@@ -86,8 +102,13 @@ def anchor(title: str) -> str:
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
-def sections(path: str = "", model: type[BaseModel] = ReleaseSpec) -> Iterator[Section]:
-    """Every model of the contract below `model`, in the order of the fields that hold them."""
+def sections(path: str = "", model: type[BaseModel] | None = None) -> Iterator[Section]:
+    """Every model of the contract below `model`, in the order of the fields that hold them; without
+    one those of a spec of one table, then those of linked tables."""
+    if model is None:
+        yield from sections(model=ReleaseSpec)
+        yield from (replace(section, linked=True) for section in sections(model=LinkedSpec))
+        return
     for name, info in model.model_fields.items():
         for part in _parts(f"{path}.{name}" if path else name, info.annotation):
             yield part
@@ -107,6 +128,8 @@ def _parts(path: str, annotation: Any) -> Iterator[Section]:
 
 def _kind(model: type[BaseModel]) -> str:
     """`kind: csv` and the like, of a model that is one of several and is told by that field."""
+    if model in TABLES:
+        return TABLES[model]
     for name in ("kind", "type"):
         field = model.model_fields.get(name)
         if field and field.is_required() and len(choices := typing.get_args(field.annotation)) == 1:
@@ -117,19 +140,24 @@ def _kind(model: type[BaseModel]) -> str:
 def page() -> str:
     """The whole reference, in Markdown."""
     every = list(sections())
-    whole = {
-        name: info.examples[0] for name, info in ReleaseSpec.model_fields.items() if info.examples
-    }
     home = {
         section.model: section for section in reversed(every)
     }  # a model that stands in two places is described at the first
     told: dict[Field, Section] = {}
-    parts = [HEAD.format(example="\n".join(_lines(whole)))]
-    parts += _table(Section("", "", ReleaseSpec), home, told)
-    for section in (s for s in every if home[s.model] == s):
-        about = " ".join((section.model.__doc__ or "").split())
-        mark = "##" if "." not in section.path and "[" not in section.path else "###"
-        parts += [f"{mark} {section.title}\n\n{about}\n", *_table(section, home, told)]
+    parts = list[str]()
+    for head, root in ((HEAD, ReleaseSpec), (LINKED_HEAD, LinkedSpec)):
+        linked = root is LinkedSpec
+        fields = root.model_fields.items()
+        whole = {name: info.examples[0] for name, info in fields if info.examples}
+        parts.append(head.format(example="\n".join(_lines(whole))))
+        parts += _table(Section("", "", root, linked), home, told)
+        for section in (s for s in every if home[s.model] == s and s.linked == linked):
+            about = " ".join((section.model.__doc__ or "").split())
+            mark = "##" if "." not in section.path and "[" not in section.path else "###"
+            parts += [
+                f"{mark} {section.title}\n\n{about}\n",
+                *_table(section, home, told),
+            ]
     return "\n".join(parts)
 
 
@@ -141,8 +169,8 @@ def _table(
     An example stands where neither what is allowed nor the default shows one; those of the sections
     of the whole spec stand together above it.
     """
-    schema, whole = json_schema(), section.model is ReleaseSpec
-    properties = (schema if whole else schema["$defs"][section.model.__name__])["properties"]
+    whole = not section.path
+    properties = json_schema()["$defs"][section.model.__name__]["properties"]
     rows, again = list[list[str]](), dict[Section, list[str]]()
     for name, info in section.model.model_fields.items():
         if section.kind.startswith(f"{name}:"):
@@ -168,7 +196,10 @@ def _table(
         lines = [f"| {' | '.join(row)} |\n" for row in cells]
         yield "".join([lines[0], f"|{'---|' * len(HEADS)}\n", *lines[1:]])
     if again:
-        as_there = "; ".join(f"{', '.join(names)} as in {s.link}" for s, names in again.items())
+        as_there = "; ".join(
+            f"{', '.join(names)} as in {s.link if s.path else 'a spec of one table'}"
+            for s, names in again.items()
+        )
         yield f"{'Also' if rows else 'It has'} {as_there}.\n"
 
 

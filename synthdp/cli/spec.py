@@ -25,14 +25,20 @@ if TYPE_CHECKING:
     from synthdp.release.private_init import PrivateInit
     from synthdp.spec.init.private_draft import Request
     from synthdp.spec.init.questions import Ask
+    from synthdp.spec.model import LinkedSpec
 
 
 def validate(spec: SpecArgument, as_json: Json = False) -> None:
     """Check a spec and list every mistake at once; reads no data."""
-    from synthdp.api.spec import Spec
     from synthdp.release.plan_view import spec_warnings
+    from synthdp.spec.load.loader import own_text, parse_any
+    from synthdp.spec.model import ReleaseSpec
 
-    content = Spec.load(spec).content
+    content = parse_any(own_text(spec), path=str(spec))
+    if not isinstance(content, ReleaseSpec):
+        facts, text = _linked(content)
+        show(facts, as_json=as_json, text=lambda: f"{spec}: valid\n{text}")
+        return
     columns, epsilon, graph = len(content.columns), content.privacy.epsilon, content.graph.mode
     facts = {"valid": True, "dataset": content.dataset.id, "columns": columns, "epsilon": epsilon}
     facts |= {"graph": graph, "warnings": (warnings := spec_warnings(content))}
@@ -41,6 +47,29 @@ def validate(spec: SpecArgument, as_json: Json = False) -> None:
         *(f"warning: {warning}" for warning in warnings),
     ]
     show(facts, as_json=as_json, text=lambda: "\n".join(told))
+
+
+def _linked(spec: LinkedSpec) -> tuple[dict[str, Any], str]:
+    """What a valid spec of linked tables holds, for programs and for people."""
+    from synthdp.spec.checks.linked import linked_traps
+    from synthdp.spec.expressions.nodes import parse_arrow
+    from synthdp.spec.load.wording import many
+
+    dataset, visits, graph = spec.dataset, spec.dataset.visits, spec.graph
+    tables = {name: len(spec.columns[name]) for name in (dataset.persons_name, dataset.visits_name)}
+    arrows = sum(len(causes) * len(effects) for causes, effects in map(parse_arrow, graph.edges))
+    facts = {"valid": True, "dataset": dataset.id, "tables": tables, "at_most": visits.at_most}
+    facts |= {"epsilon": spec.privacy.epsilon, "graph": graph.mode, "arrows": arrows}
+    facts |= {"rules": list(spec.constraints), "warnings": (warnings := linked_traps(spec))}
+    persons, of_visits = (f"{name}: {many(tables[name], 'column')}" for name in tables)
+    told = [
+        f"{persons}; protected is {dataset.privacy_unit.meaning}",
+        f"{of_visits}; of each person the first {visits.at_most} by {visits.order}",
+        f"epsilon {spec.privacy.epsilon:g}, graph {graph.mode} ({many(arrows, 'arrow')}),"
+        f" {many(len(spec.constraints), 'rule')}",
+        *(f"warning: {warning}" for warning in warnings),
+    ]
+    return facts, "\n".join(told)
 
 
 def schema(as_json: Json = False) -> None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from synthdp.spec.model import ReleaseSpec
+from pydantic.json_schema import models_json_schema
+
+from synthdp.spec.model import LinkedSpec, ReleaseSpec
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -15,11 +17,21 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 def json_schema() -> dict[str, Any]:
     """The JSON schema (draft 2020-12) of a spec as written: arrows as text, codes without quotes.
 
-    >>> json_schema()["required"]
+    A spec whose dataset has tables is a `LinkedSpec`.
+
+    >>> json_schema()["$defs"]["ReleaseSpec"]["required"]
     ['synthdp', 'dataset', 'columns', 'privacy']
     """
-    schema = ReleaseSpec.model_json_schema(mode="validation")
-    return {"$schema": DIALECT, **_tidy(schema), "title": "synthdp release spec"}
+    _, schema = models_json_schema([(ReleaseSpec, "validation"), (LinkedSpec, "validation")])
+    tables = {"type": "object", "required": ["tables"]}
+    return {
+        "$schema": DIALECT,
+        "title": "synthdp release spec",
+        "if": {"properties": {"dataset": tables}, "required": ["dataset"]},
+        "then": {"$ref": "#/$defs/LinkedSpec"},
+        "else": {"$ref": "#/$defs/ReleaseSpec"},
+        **_tidy(schema),
+    }
 
 
 # Constraints behind a validator of ours come out of pydantic under its own names.

@@ -125,29 +125,29 @@ WHOLE = {"type": "integer", "lower": 0, "upper": 9}
 REAL = {"type": "number", "lower": 0, "upper": 9}
 DAY = {"type": "datetime", "lower": "2020-01-01", "upper": "2020-01-09"}
 OF_THE_TABLE: dict[str, Told] = {
-    "Dataset.id": told(
+    "Described.id": told(
         {"dataset": {"id": "other"}},
         (of(seams.reserved, "dataset"), "d", "other"),
         (of(seams.facts, "dataset"), "d", "other"),
         (of(seams.read, "dataset/id"), "d", "other"),
     ),
-    "Dataset.title": told(
+    "Described.title": told(
         {"dataset": {"title": "Title of it"}},
         (of(seams.facts, "title"), None, "Title of it"),
         *(says(f, "Title of it") for f in ("README.md", "croissant.json", "datapackage.json")),
     ),
-    "Dataset.description": told(
+    "Described.description": told(
         {"dataset": {"description": "Words about it"}},
         *(says(f, "Words about it") for f in ("README.md", "croissant.json", "datapackage.json")),
     ),
-    "Dataset.licence": told(
+    "Described.licence": told(
         {"dataset": {"licence": "CC0-1.0"}},
         *(says(f, "CC0-1.0") for f in ("README.md", "croissant.json", "datapackage.json")),
     ),
-    "Dataset.citation": told(
+    "Described.citation": told(
         {"dataset": {"citation": "Author (2020)"}}, says("datapackage.json", "Author (2020)")
     ),
-    "Dataset.contact": told(
+    "Described.contact": told(
         {"dataset": {"contact": "Desk of it"}},
         *(says(f, "Desk of it") for f in ("README.md", "croissant.json", "datapackage.json")),
     ),

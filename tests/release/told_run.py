@@ -18,7 +18,7 @@ LEARNT = {
     "privacy": {"shares": {"measure": 0.2, "graph": 0.3, "train": 0.5}},
 }
 OF_THE_RUN: dict[str, Told] = {
-    "Privacy.epsilon": told(
+    "Budget.epsilon": told(
         {"privacy": {"epsilon": 2.0}},
         (of(seams.reserved, "epsilon"), 1.0, 2.0),
         (of(seams.plan, "epsilon"), 1.0, 2.0),
@@ -27,7 +27,7 @@ OF_THE_RUN: dict[str, Told] = {
         (of(seams.shadow, "privacy/epsilon"), 1.0, 2.0),
         noise(TRAIN),
     ),
-    "Privacy.delta": told(
+    "Budget.delta": told(
         {"privacy": {"delta": 1e-6}},
         (of(seams.reserved, "delta"), 1e-5, 1e-6),
         (of(seams.read, "delta"), 1e-5, 1e-6),
@@ -35,7 +35,7 @@ OF_THE_RUN: dict[str, Told] = {
         (of(seams.facts, "delta"), 1e-5, 1e-6),
         noise(TRAIN),
     ),
-    "Privacy.adjacency": told(
+    "Budget.adjacency": told(
         {"privacy": {"adjacency": "replace_one"}},
         (of(seams.reserved, "adjacency"), "add_remove", "replace_one"),
         (of(seams.plan, "adjacency"), "add_remove", "replace_one"),

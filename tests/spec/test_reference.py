@@ -22,17 +22,19 @@ from docs.site.reference import (
     sections,
     unit,
 )
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec.load.loader import parse_any
 from synthdp.spec.load.yaml_tree import read
-from synthdp.spec.model import ChosenColumns, Model, Privacy, ReleaseSpec
+from synthdp.spec.model import ChosenColumns, LinkedSpec, Model, Privacy, ReleaseSpec
 from synthdp.spec.model.columns import Labelled, Mapped
+from synthdp.spec.model.dataset import Described
+from synthdp.spec.model.privacy import Budget, Parts
 from synthdp.spec.schema import json_schema
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "spec.md"
 MODELS = {section.model for section in sections()}
 FIELDS = [
     pytest.param(model, name, info, id=f"{model.__name__}.{name}")
-    for model in sorted({ReleaseSpec, *MODELS}, key=lambda m: m.__name__)
+    for model in sorted({ReleaseSpec, LinkedSpec, *MODELS}, key=lambda m: m.__name__)
     for name, info in model.model_fields.items()
 ]
 
@@ -61,6 +63,10 @@ def test_every_model_of_the_contract_has_a_place() -> None:
         Mapped,
         ChosenColumns,
         ReleaseSpec,
+        LinkedSpec,
+        Described,
+        Budget,
+        Parts,
         *(m for m in below(Model) if m.__name__ in ("ColumnBase", "RangedColumn", "PaidEstimand")),
     }
     assert {m for m in below(Model) if m.__module__.startswith("synthdp.spec.")} == MODELS | bases
@@ -101,20 +107,21 @@ def test_counted_and_measured_fields_have_a_unit() -> None:
     assert unit(Privacy.model_fields["epsilon"]) == "nats"
 
 
-def test_the_spec_on_the_page_loads() -> None:
-    spec = re.search(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert spec is not None
-    loaded = parse_spec(spec[1], path="page")
-    assert (
-        set(_value("{" + ", ".join(f"{name}: 1" for name in ReleaseSpec.model_fields) + "}"))
-        == loaded.model_fields_set
-    )  # all sections are shown
+def test_the_specs_on_the_page_load() -> None:
+    specs = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    for text, model in zip(specs, (ReleaseSpec, LinkedSpec), strict=True):
+        loaded = parse_any(text, path="page")
+        assert isinstance(loaded, model)
+        assert (
+            set(_value("{" + ", ".join(f"{name}: 1" for name in model.model_fields) + "}"))
+            == loaded.model_fields_set
+        )  # all sections are shown
 
 
 def test_every_section_stands_on_the_page_under_the_anchor_that_links_to_it() -> None:
     text = PAGE.read_text(encoding="utf-8")
     anchors = [anchor(line.lstrip("# ")) for line in text.splitlines() if line.startswith("#")]
-    assert len(anchors) == len(set(anchors)) == len(MODELS) + 1
+    assert len(anchors) == len(set(anchors)) == len(MODELS) + 2
     assert set(re.findall(r"\]\(#(.*?)\)", text)) == set(anchors[1:])
 
 

@@ -64,7 +64,7 @@ def test_only_standard_keywords_and_descriptions_for_the_user() -> None:
             "additionalProperties", "propertyNames", "items", "anyOf", "oneOf", "enum", "const",
             "default", "examples", "pattern", "minimum", "maximum", "exclusiveMinimum",
             "exclusiveMaximum", "minItems", "maxItems", "minLength", "maxLength", "minProperties",
-            "maxProperties", "discriminator",
+            "maxProperties", "discriminator", "if", "then", "else",
         ]
     )  # fmt: skip
 

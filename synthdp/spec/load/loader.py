@@ -1,4 +1,4 @@
-"""YAML to `ReleaseSpec`, or to every mistake at once, each with its line and column.
+"""YAML to `ReleaseSpec`, or `LinkedSpec`, or to every mistake at once, each with line and column.
 
 Mistakes are told in two passes: all of the YAML itself (`yaml_tree`) and of the fields (`model`,
 put into words by `wording`), or, where there are none, all of what does not fit between sections
@@ -26,14 +26,16 @@ from pydantic import ValidationError
 from synthdp.errors import SpecError, SpecProblem
 from synthdp.spec.addresses import home
 from synthdp.spec.checks.checks import cross_problems
+from synthdp.spec.checks.linked import linked_problems
 from synthdp.spec.load.wording import Mistake, SpecMistake, findings, unreadable
 from synthdp.spec.load.yaml_tree import Node, read
-from synthdp.spec.model import ReleaseSpec
-from synthdp.spec.model.rules import fill_defaults
+from synthdp.spec.model import LinkedSpec, ReleaseSpec
+from synthdp.spec.model.rules import fill_defaults, fill_linked
 from synthdp.spec.writing import yaml_value
 
 MAX_LISTED = 100
 MAX_BYTES = 1_000_000
+TABLES = ("dataset", "tables")
 FIELDS = ("categories", "codes")
 PLAIN_VALUES = "use plain dicts, lists, texts, numbers, booleans and None"
 HINT = "a text file in UTF-8 beside the spec, one category or code a line"
@@ -67,22 +69,50 @@ def parse_spec(text: str, *, path: str, graph_alone: bool = False) -> ReleaseSpe
     synthdp.errors.SpecError: 1 mistake in the spec
       clinic.yaml:12:20: privacy.epsilon: got -1; it must be at least 0.01
     """
+    tree, spec = _parsed(text, path, graph_alone=graph_alone)
+    if isinstance(spec, ReleaseSpec):
+        return spec
+    message = "this spec has tables, which `synthdp validate` alone reads so far"
+    place = tree.place(TABLES)
+    raise SpecError([SpecProblem(path, *place, ".".join(TABLES), message, "declare one table")])
+
+
+def parse_any(text: str, *, path: str) -> ReleaseSpec | LinkedSpec:
+    """As `parse_spec`, and of linked tables too: where `dataset` has `tables`.
+
+    Raises:
+        SpecError: with every mistake in the text.
+    """
+    return _parsed(text, path)[1]
+
+
+def _parsed(
+    text: str, path: str, *, graph_alone: bool = False
+) -> tuple[Node, ReleaseSpec | LinkedSpec]:
+    """The tree and the checked spec of a text."""
     tree, mistakes = read(text.removeprefix("\ufeff"))
     problems = [_problem(path, tree, m, (m.line, m.column)) for m in mistakes]
     if tree is None or tree.kind != "map":
         raise SpecError(_listed(problems or [_no_map(path, tree)]))
+    linked = len(list(tree.along(TABLES))) > len(TABLES)
+    root: type[ReleaseSpec | LinkedSpec] = LinkedSpec if linked else ReleaseSpec
     try:
-        spec = fill_defaults(ReleaseSpec.model_validate(tree.value()))
+        spec = root.model_validate(tree.value())
     except ValidationError as error:
-        problems += _field_problems(path, tree, findings(error, ReleaseSpec))
+        problems += _field_problems(path, tree, findings(error, root))
         raise SpecError(_listed(problems)) from None
-    found = [] if problems else cross_problems(spec)
+    if isinstance(spec, LinkedSpec):
+        spec = fill_linked(spec)
+        found = [] if problems else linked_problems(spec)
+    else:
+        spec = fill_defaults(spec)
+        found = [] if problems else cross_problems(spec)
     if graph_alone:
         own = ("privacy", "shares", "graph")
         found = [m for m in found if m.loc[:2] != own[:2] or m.loc == own]
     if problems := problems or [_problem(path, tree, m, tree.place(m.loc)) for m in found]:
         raise SpecError(_listed(problems))
-    return spec
+    return tree, spec
 
 
 def with_epsilon(text: str, epsilon: float) -> ReleaseSpec:
@@ -280,7 +310,10 @@ def with_lists(text: str, *, path: str, folder: Path) -> str:
 def _places(text: str) -> Iterator[tuple[str, str, yaml.Node, str]]:
     """Column, field, node and file of each list that lies in a file."""
     root = dict(_pairs(yaml.compose(text, Loader=yaml.SafeLoader)))
-    for name, column in _pairs(root.get("columns")):
+    columns = _pairs(root.get("columns"))
+    if "tables" in dict(_pairs(root.get("dataset"))):
+        columns = [(f"{t}.{name}", c) for t, inside in columns for name, c in _pairs(inside)]
+    for name, column in columns:
         for field, node in _pairs(column):
             inside = _pairs(node)
             if field in FIELDS and [key for key, _ in inside] == ["file"]:

@@ -367,10 +367,13 @@ def _member(kind: Any, tag: str | int) -> type[BaseModel] | None:
         if origin := get_origin(member):
             if origin.__name__ == tag:
                 return cast(type[BaseModel], member)
-        elif issubclass(member, BaseModel) and any(
-            tag in get_args(f.annotation)
-            for f in member.model_fields.values()
-            if get_origin(f.annotation) is Literal
+        elif issubclass(member, BaseModel) and (
+            member.__name__ == tag
+            or any(
+                tag in get_args(f.annotation)
+                for f in member.model_fields.values()
+                if get_origin(f.annotation) is Literal
+            )
         ):
             return cast(type[BaseModel], member)
     return None

@@ -68,6 +68,7 @@ from synthdp.spec.model.evaluation import (
 )
 from synthdp.spec.model.fields import CONTROL, Model, Name, Names, ValueMap, key, starts_formula
 from synthdp.spec.model.graph import Constraints, Edge, Edges, Graph, Sampling, SynthesizerSettings
+from synthdp.spec.model.linked import LinkedRule, LinkedSpec, Node
 from synthdp.spec.model.privacy import Privacy, Shares
 
 __all__ = [
@@ -103,10 +104,13 @@ __all__ = [
     "Graph",
     "IdUnit",
     "Integer",
+    "LinkedRule",
+    "LinkedSpec",
     "MembershipAttack",
     "Model",
     "Name",
     "Names",
+    "Node",
     "Number",
     "Ordinal",
     "ParquetSource",

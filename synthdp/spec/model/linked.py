@@ -116,8 +116,8 @@ class VisitsTable(Model):
         ),
         Unit("that of the column"),
     ] = told(
-        "end of the study: who has visits up to it dropped out of nothing; default: the upper bound"
-        " of `order`",
+        "end of the study, which ends visits without a drop-out; default: the upper bound of"
+        " `order`",
         "2024-12-31",
         default=None,
     )

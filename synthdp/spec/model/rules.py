@@ -12,12 +12,13 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from itertools import combinations
-from typing import Any
+from typing import Any, TypeGuard
 
 from synthdp.spec.addresses import is_pattern, is_url
 from synthdp.spec.model import Column, Compute, ParquetSource, Ranged, ReleaseSpec, Shares, Source
 from synthdp.spec.model.columns import Datetime, Mapped
 from synthdp.spec.model.dataset import EngineName
+from synthdp.spec.model.linked import LinkedSpec
 
 # Shares are in epsilon. Chosen on five public tables, of .2 to .5: one-way tables of fine bins
 # alone say how a column is spread inside the groups of levels on which pairs are counted.
@@ -39,6 +40,21 @@ def fill_defaults(spec: ReleaseSpec) -> ReleaseSpec:
     written = synthesizer.model_fields_set
     missing = {name: value for name, value in rules.items() if name not in written}
     return spec.model_copy(update={"synthesizer": synthesizer.model_copy(update=missing)})
+
+
+def fill_linked(spec: LinkedSpec) -> LinkedSpec:
+    """A spec of linked tables with bins on a log scale, where ranges that leave them out reach
+    far."""
+    made = {
+        table: {
+            name: with_fine_bins(column, column.bins)
+            if _without_bins(column) and far_reaching(column)
+            else column
+            for name, column in columns.items()
+        }
+        for table, columns in spec.columns.items()
+    }
+    return spec.model_copy(update={"columns": made})
 
 
 def _with_maps(spec: ReleaseSpec) -> ReleaseSpec:
@@ -113,11 +129,11 @@ def fine_bins(spec: ReleaseSpec) -> int:
 
 def _left_out(spec: ReleaseSpec) -> dict[str, Ranged]:
     """The modelled ranges whose bins the spec leaves out."""
-    return {
-        name: column
-        for name, column in spec.modelled.items()
-        if isinstance(column, Ranged) and not {"bins", "edges"} & column.model_fields_set
-    }
+    return {name: column for name, column in spec.modelled.items() if _without_bins(column)}
+
+
+def _without_bins(column: Column) -> TypeGuard[Ranged]:
+    return isinstance(column, Ranged) and not {"bins", "edges"} & column.model_fields_set
 
 
 def tables_only(spec: ReleaseSpec) -> bool:
