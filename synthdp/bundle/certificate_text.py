@@ -71,11 +71,14 @@ def _promise(c: Certificate) -> dict[str, Any]:
     Theorem 2.1], and advantages of two looks add up, since total variation does.
     """
     own, advantage = c.domain_from, c.advantage
+    most = getattr(c, "at_most", None)  # visits of a person
+    whose = {"row": "one row", "id": "all rows of one id together", "person": "one person"}
     if own is not None:
         advantage += (math.expm1(own.epsilon) + 2 * own.delta) / (math.exp(own.epsilon) + 1)
     return {
         "c": c,
-        "unit": plain(c.unit_meaning),
+        "unit": plain(c.unit_meaning if most is None else f"{c.unit_meaning}, the first {most} of them"),
+        "whose": whose[c.unit],
         "added": c.adjacency == "add_remove",
         "own": own,
         "right": math.ceil(50 + 50 * min(1.0, advantage)),  # of 100; a guess is right 50 times

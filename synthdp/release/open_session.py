@@ -11,7 +11,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from synthdp.bundle.descriptions import published_sha256
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError, OutputError, SynthdpError, VerifyError
 from synthdp.ledger import connect
@@ -22,7 +21,7 @@ from synthdp.privacy.noise import Streams, load_sampler
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.private import Private
 from synthdp.privacy.session import Session
-from synthdp.privacy.source import read_private, read_texts
+from synthdp.privacy.source import read_texts
 from synthdp.privacy.table import Table
 from synthdp.progress import stage
 from synthdp.release import run_folder
@@ -39,7 +38,7 @@ def open_session(job: Job, *, texts: bool = False) -> Session:
     """
     spec, streams = job.spec, replace(Streams.fresh(), holdout=job.folder.holdout_coins())
     with stage("read"):
-        private = _sealed(job, streams, texts=texts)
+        private = _texts(job, streams) if texts else job.sealed(streams)
     digest = job.plan.digest
     reserved = next(
         (e.body for e in job.ledger.run_entries(job.folder.run) if e.kind == "reserve"), None
@@ -56,7 +55,7 @@ def open_session(job: Job, *, texts: bool = False) -> Session:
             "read_by": read_by(spec.dataset.source, spec.compute),
         }
         body |= {"plan_sha256": digest, "columns_sha256": connect.columns_sha256(spec)}
-        body |= {"published_sha256": published_sha256(spec)}
+        body |= {"published_sha256": job.published_sha256}
         if job.folder.command != RELEASE:
             body |= {"asked_sha256": job.folder.asked_sha256}
         body |= connect.searched_unit(spec.dataset.privacy_unit) if texts else {}
@@ -86,25 +85,14 @@ def open_session(job: Job, *, texts: bool = False) -> Session:
     )
 
 
-def _sealed(job: Job, streams: Streams, *, texts: bool) -> Private[Table]:
-    spec, folder = job.spec, job.folder.spec_path.parent
-    if texts:
-        return read_texts(
-            spec.dataset,
-            tuple(spec.columns),
-            folder=folder,
-            streams=streams,
-            delta=spec.privacy.delta,
-        )
-    return read_private(
+def _texts(job: Job, streams: Streams) -> Private[Table]:
+    spec = job.spec
+    return read_texts(
         spec.dataset,
-        job.domain,
-        folder=folder,
-        holdout=spec.evaluation.held_out,
+        tuple(spec.columns),
+        folder=job.folder.spec_path.parent,
         streams=streams,
         delta=spec.privacy.delta,
-        given=job.given,
-        compute=spec.compute,
     )
 
 

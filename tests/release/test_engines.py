@@ -337,7 +337,7 @@ def test_an_audit_on_real_rows_takes_levels_alone_from_the_engine(
     spec, seen = load_spec(path), list[Any]()
     job = AuditJob(spec, Domain.from_spec(spec.columns), None, folder / "o")  # type: ignore[arg-type]
     monkeypatch.setattr("synthdp.audit.plan.with_rows", lambda *given: seen.append(given[2]))
-    monkeypatch.setattr("synthdp.privacy.source._read", lambda *_: pytest.fail("into memory"))
+    monkeypatch.setattr("synthdp.privacy.source.read_frame", lambda *_: pytest.fail("into memory"))
     (folder / "coins").mkdir()
     coins = AttackFolder.open(folder / "coins")
     _with_real_rows(job, None, coins, spec_folder=folder, given=None)  # type: ignore[arg-type]
