@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import graphlib
 import itertools
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from synthdp.spec.addresses import is_pattern, is_url
 from synthdp.spec.checks import budget, columns, dataset
 from synthdp.spec.checks.checks import traps
+from synthdp.spec.checks.graph import MAX_ARROWS
 from synthdp.spec.checks.telling_names import is_id
 from synthdp.spec.expressions.nodes import ALLOWED_RULES, Node, parse_arrow, parse_node, parse_rule
 from synthdp.spec.load.wording import Loc, SpecMistake, nearest, stated
 from synthdp.spec.model import Boolean, Dataset, IdUnit, Integer, Ordinal, Privacy, ReleaseSpec
 from synthdp.spec.model.columns import Datetime, derived_of
-from synthdp.spec.model.linked import CLOCKS, MAX_LAG, NOT_COVERED, STEPS, LinkedSpec
-from synthdp.spec.model.rules import engine_of
+from synthdp.spec.model.linked import CLOCKS, NOT_COVERED, STEPS, LinkedSpec
 
 ONE_TABLE = (
     dataset.unit,
@@ -34,8 +35,15 @@ LAWS = ("persons", "first", "steps", "ends")
 
 def linked_problems(spec: LinkedSpec) -> list[SpecMistake]:
     """Every mistake between the parts."""
-    checks = (_each_table, _keys, _order, _ends, _clocks, _budget, _rules, _graph, _rest)
-    return [m for check in checks for m in itertools.islice(check(spec), 101)]
+    found = [m for check in (_each_table, _keys, _budget) for m in _first(check(spec))]
+    for check in (_order, _ends, _rules, _clocks, _graph, _targets):
+        if own := _first(check(spec)):  # those behind it would tell it again
+            return [*found, *own]
+    return found
+
+
+def _first(found: Iterable[SpecMistake]) -> list[SpecMistake]:
+    return list(itertools.islice(found, 101))
 
 
 def linked_traps(spec: LinkedSpec) -> list[str]:
@@ -110,10 +118,13 @@ def _keys(spec: LinkedSpec) -> Iterator[SpecMistake]:
             message = "levels_only keeps no values, and visits are put in order by them"
             at = ("dataset", "tables", name, "source", "levels_only")
             yield SpecMistake(at, message, "leave it out")
-        if engine_of(table.source, spec.compute) != "memory":
+        if is_url(table.source.path) or is_pattern(table.source.path):
+            message = "linked tables are read from one local file each, or a folder of Parquet"
             at = ("dataset", "tables", name, "source", "path")
-            message = "linked tables are read from local files, in memory"
-            yield SpecMistake(at, message, "copy the file here, and leave out compute.engine")
+            yield SpecMistake(at, message, "copy it here and give its path")
+    if (engine := spec.compute.engine) not in ("auto", "memory"):
+        message = f"linked tables are counted in memory so far, and not by {engine}"
+        yield SpecMistake(("compute", "engine"), message, "leave it out")
 
 
 def _order(spec: LinkedSpec) -> Iterator[SpecMistake]:
@@ -136,21 +147,25 @@ def _order(spec: LinkedSpec) -> Iterator[SpecMistake]:
     if len(declared) == 1:
         message = f"{name} have no column beside {table.order!r}, and nothing to be modelled"
         yield SpecMistake(("columns", name), message, "declare what a visit holds")
-    kind = "date" if isinstance(order, Datetime) else "whole number"
+    in_days = isinstance(order, Datetime)
     if table.step(order) is None:
-        message = f"got {table.resolution!r}, and {table.order!r} is in whole"
         steps = f"{order.resolution}s" if isinstance(order, Datetime) else "numbers"
-        yield SpecMistake((*where, "resolution"), f"{message} {steps}", f"write it in {steps}")
-    until, lower, upper = table.until, order.lower, order.upper
-    if until is None:
-        return
-    if isinstance(until, int) != isinstance(order, Integer):
-        message = f"got {until}, and {table.order!r} is a {kind}"
+        hint = f"write a number of {steps}" if in_days else "write a whole number without a unit"
+        message = f"got {table.resolution!r}, and {table.order!r} is in whole {steps}"
+        yield SpecMistake((*where, "resolution"), message, hint)
+    until, ends = table.until, tuple(map(_day, (order.lower, order.upper)))
+    if until is not None and isinstance(until, int) == in_days:
+        kind = "date" if in_days else "whole number"
+        message = f"got {_day(until)}, and {table.order!r} is a {kind}"
         yield SpecMistake((*where, "until"), message, f"write a {kind}")
-    elif not lower < until <= upper:  # type: ignore[operator]
-        message = f"got {until}; it must be above {lower} and at most {upper}, the bounds of"
+    elif until is not None and not order.lower < until <= order.upper:  # type: ignore[operator]
+        message = f"got {_day(until)}; it must be above {ends[0]} and at most {ends[1]}, the bounds"
         hint = f"change it, or columns.{name}.{table.order}"
-        yield SpecMistake((*where, "until"), f"{message} {table.order!r}", hint)
+        yield SpecMistake((*where, "until"), f"{message} of {table.order!r}", hint)
+
+
+def _day(value: object) -> str:
+    return str(value).removesuffix(" 00:00:00")
 
 
 def _date_of_persons(
@@ -158,8 +173,7 @@ def _date_of_persons(
 ) -> Iterator[SpecMistake]:
     """What is wrong with a node that must be a date of persons, where visits have dates."""
     persons, visits = spec.dataset.persons_name, spec.dataset.visits
-    column = spec.columns[persons].get(node.column)
-    order = spec.columns[spec.dataset.visits_name].get(visits.order)
+    column, order = spec.columns[persons].get(node.column), spec.order_column
     if node.table != persons or node.lag or node.number:
         yield SpecMistake(where, f"got {node}", f"name a column of {persons}")
     elif column is None:
@@ -186,15 +200,20 @@ def _ends(spec: LinkedSpec) -> Iterator[SpecMistake]:
         yield from _date_of_persons(spec, where, parse_node(ends.death), missing=True)
 
 
+def _clocks_of(spec: LinkedSpec) -> tuple[str, ...]:
+    return tuple(name for name in CLOCKS if name != "age" or spec.birth)
+
+
 def _clocks(spec: LinkedSpec) -> Iterator[SpecMistake]:
     """No column has the name of a clock or a step."""
     persons, visits = spec.dataset.persons_name, spec.dataset.visits_name
-    taken = {visits: (*CLOCKS, *STEPS), persons: ("age",) if spec.birth else ()}
+    taken = {visits: (*_clocks_of(spec), *STEPS), persons: ("age",) if spec.birth else ()}
     for table, names in taken.items():
         for name in names:
             if name in spec.columns[table]:
-                what = "follows from birth and order" if name == "age" else "follows from the order"
-                message = f"{table}.{name} {what} of visits, and arrows name it so"
+                message = (
+                    f"{table}.{name} is what arrows call something that visits themselves tell"
+                )
                 hint = "give the column another name, with rename in the source"
                 yield SpecMistake(("columns", table, name), message, hint)
 
@@ -226,14 +245,23 @@ def _rules(spec: LinkedSpec) -> Iterator[SpecMistake]:
             yield SpecMistake(where, f"got {nodes[0]} <= {nodes[1]}", ALLOWED_RULES)
         else:
             found = list(_date_of_persons(spec, where, nodes[not before]))
-            yield from found
-            if not (found or before) and nodes[0 if before else 1].column != spec.death:
-                hint = f"set dataset.tables.{visits}.ends: {{death: {nodes[1]}}}"
-                yield SpecMistake(where, f"{nodes[1]} does not end visits", hint)
+            yield from found or _possible(spec, where, nodes[not before], before=before)
         rule = (kind == "<=" and before, kind != "<=" and nodes[0])
         if rule in seen:
             yield SpecMistake(where, "there is such a rule above", "keep one of the two")
         seen.add(rule)
+
+
+def _possible(spec: LinkedSpec, where: Loc, node: Node, *, before: bool) -> Iterator[SpecMistake]:
+    """What keeps a date of persons from being before all visits, or after all of them."""
+    date: Any = spec.columns[node.table][node.column]
+    order: Any = spec.order_column
+    if date.lower > order.upper if before else date.upper < order.lower:
+        message = f"the bounds of {node} leave no person for it"
+        yield SpecMistake(where, message, "change the bounds, or delete the rule")
+    if not before and node.column != spec.death:
+        hint = f"set dataset.tables.{spec.dataset.visits_name}.ends: {{death: {node}}}"
+        yield SpecMistake(where, f"{node} does not end visits", hint)
 
 
 def _steady(spec: LinkedSpec, where: Loc, kind: str, node: Node) -> Iterator[SpecMistake]:
@@ -244,7 +272,7 @@ def _steady(spec: LinkedSpec, where: Loc, kind: str, node: Node) -> Iterator[Spe
         message = f"{kind} is of a column of {visits} beside their order, got {node}"
         yield SpecMistake(where, message, ALLOWED_RULES)
     elif column is None:
-        yield _unknown(where, node, spec.columns[visits])
+        yield SpecMistake(where, *_unknown(node, spec.columns[visits]))
     elif not isinstance(column, Ordinal | Boolean | Integer):
         message = f"{node} is {column.type}, whose levels have no order"
         yield SpecMistake(where, message, "declare it ordinal, boolean or integer")
@@ -257,9 +285,9 @@ def _steady(spec: LinkedSpec, where: Loc, kind: str, node: Node) -> Iterator[Spe
         yield SpecMistake(where, f"{message} {column.level_count}", hint)
 
 
-def _unknown(where: Loc, node: Node, known: Collection[str]) -> SpecMistake:
+def _unknown(node: Node, known: Collection[str]) -> tuple[str, str]:
     hint = nearest(node.column, known) or f"columns that can stand here: {', '.join(known)}"
-    return SpecMistake(where, f"unknown column {node.column!r} of {node.table}", hint)
+    return f"unknown column {node.column!r} of {node.table}", hint
 
 
 # --- graph ---
@@ -267,121 +295,120 @@ def _unknown(where: Loc, node: Node, known: Collection[str]) -> SpecMistake:
 
 def _graph(spec: LinkedSpec) -> Iterator[SpecMistake]:
     """Arrows are between what is modelled, forward in time, and without a cycle at a visit."""
-    graph = spec.graph
-    if graph.mode == "given" and not graph.edges:
+    mode, edges = spec.graph.mode, list(map(parse_arrow, spec.graph.edges))
+    if mode == "given" and not edges:
         message = "missing or empty; mode given needs at least one arrow"
         hint = "give arrows such as visits[-1].x -> visits.x, or use mode predict or none"
         yield SpecMistake(("graph", "edges"), message, hint)
-    if graph.mode != "given" and graph.edges:
-        message = f"has no effect: graph mode is {graph.mode}"
+    if mode != "given" and edges:
+        message = f"has no effect: graph mode is {mode}"
         yield SpecMistake(("graph", "edges"), message, "use mode given, or delete it")
-    first = dict[tuple[Node, Node], int]()
+    if (total := sum(len(a) * len(b) for a, b in edges)) > MAX_ARROWS:
+        message = f"{total:,} arrows; there may be at most {MAX_ARROWS:,}"
+        yield SpecMistake(("graph", "edges"), message, "give fewer, or use mode predict")
+        return
+    places, first = _Places(spec), dict[tuple[Node, Node], int]()
     wrong = False
-    for e, (causes, effects) in enumerate(map(parse_arrow, graph.edges)):
-        where = ("graph", "edges", e)
-        found = [m for node in causes for m in _cause(spec, where, node)]
-        found += [m for node in effects for m in _effect(spec, where, node)]
-        if not found:
-            found = [m for b in effects for a in causes for m in _backwards(spec, where, a, b)]
-        for arrow in itertools.product(causes, effects):
+    for e, (causes, effects) in enumerate(edges):
+        checks = [*map(places.cause, causes), *map(places.effect, effects)]
+        found = list(itertools.islice(filter(None, checks), 101))
+        for arrow in itertools.product(causes, effects) if not found else ():
+            told = places.arrow(*arrow)
             if first.setdefault(arrow, e) != e:
-                message = f"arrow {arrow[0]} -> {arrow[1]} is written twice"
-                found.append(SpecMistake(where, message, "delete one"))
+                told = "is written twice", "delete one"
+            if told:
+                found.append((f"arrow {arrow[0]} -> {arrow[1]} {told[0]}", told[1]))
+        for message, advice in found:
+            yield SpecMistake(("graph", "edges", e), message, advice)
         wrong |= bool(found)
-        yield from found
     if not wrong:
         yield from _cycles(spec, first)
 
 
-def _known(spec: LinkedSpec, where: Loc, node: Node, more: Iterable[str]) -> Iterator[SpecMistake]:
-    """What is wrong with the name of a node, beside its place in time."""
-    tables, visits = spec.dataset.tables, spec.dataset.visits_name
-    of_visits = node.table == visits
-    if node.table not in tables:
-        hint = nearest(node.table, tables) or f"tables are {' and '.join(tables)}"
-        yield SpecMistake(where, f"unknown table {node.table!r} in {node}", hint)
-    elif not of_visits and (node.lag or node.number):
-        message = f"{node}: a person has one row of {node.table}, and no visits before it"
-        yield SpecMistake(where, message, f"write {Node(node.table, node.column)}")
-    elif of_visits and node.column == spec.dataset.visits.order:
-        message = f"{node}: the order of visits is modelled by the gaps between them"
-        hint = f"as a cause write {visits}.calendar or {visits}.number, as an effect {visits}.gap"
-        yield SpecMistake(where, message, hint)
-    elif not of_visits and node.column == spec.birth:
-        message = f"{node} is modelled by the age at the first visit"
-        yield SpecMistake(where, message, f"write {Node(node.table, 'age')}")
-    else:
-        modelled = [n.column for n in spec.nodes() if n.table == node.table and not n.number]
-        known = dict.fromkeys(n for n in (*modelled, *more) if of_visits or n in modelled)
-        if node.column == "age" and node.column not in known:
-            hint = f"a constraint such as {spec.dataset.persons_name}.birth <= {visits}.date"
-            yield SpecMistake(where, f"{node} needs a date of birth", f"write {hint}")
-        elif node.column not in known:
-            yield _unknown(where, node, known)
+Told = tuple[str, str | None]
+"""A message and a hint."""
 
 
-def _cause(spec: LinkedSpec, where: Loc, node: Node) -> Iterator[SpecMistake]:
-    """What is wrong with a cause by itself."""
-    clocks = [name for name in CLOCKS if spec.birth or name != "age"]
-    visits, told = spec.dataset.visits_name, ""
-    if node.table == visits and node.lag < 0:
-        told = "an arrow does not go back in time; [+1] is of evaluation.targets"
-    elif node.lag > MAX_LAG:
-        told = f"at most {MAX_LAG} visits before"
-    elif node.lag > 1:
-        told = "two visits before is not covered yet, only [-1], the visit before"
-    elif node.table == visits and (node.number or 1) > 1:
-        told = "of visits by number only the first has a law of its own"
-    elif node == Node(visits, "end") or (node.column, node.lag) == ("end", 1):
-        told = "who has a visit did not stop before it"
-    elif node == Node(visits, "gap"):
-        told = f"the gap before a visit is no cause of it yet; write {visits}[-1].gap"
-    elif node == Node(spec.dataset.persons_name, spec.death or ""):
-        told = "death comes after all visits, and is an effect alone"
-    if told:
-        yield SpecMistake(where, f"{node}: {told}", None)
-    else:
-        yield from _known(spec, where, node, clocks)
+class _Places:
+    """Where nodes may stand in the arrows of a spec."""
 
+    def __init__(self, spec: LinkedSpec) -> None:
+        self.spec, self.birth, self.death = spec, spec.birth, spec.death
+        self.persons, self.visits = spec.dataset.persons_name, spec.dataset.visits_name
+        nodes = [node for node in spec.nodes() if not node.number]
+        self.effects = {t: [n.column for n in nodes if n.table == t] for t in spec.columns}
+        self.clocks = _clocks_of(spec)
+        of_visits = [*self.effects[self.visits], *self.clocks]
+        self.causes = {**self.effects, self.visits: of_visits}
 
-def _effect(spec: LinkedSpec, where: Loc, node: Node) -> Iterator[SpecMistake]:
-    """What is wrong with an effect by itself."""
-    visits, told, hint = spec.dataset.visits_name, "", None
-    if node.table == visits and (node.lag or (node.number or 1) > 1):
-        told = "an effect is at any visit, or at the first"
-        hint = f"write {Node(visits, node.column)} or {Node(visits, node.column, number=1)}"
-    elif node.table == visits and node.number and node.column in STEPS:
-        told, hint = "one law holds for all visits", f"write {Node(visits, node.column)}"
-    elif node.table == visits and node.column in CLOCKS:
-        told = "follows from the dates of visits, and is a cause alone"
-    if told:
-        yield SpecMistake(where, f"{node}: {told}", hint)
-    else:
-        yield from _known(spec, where, node, ())
+    def cause(self, node: Node) -> Told | None:
+        """What is wrong with a cause by itself."""
+        at_visit, told = node.table == self.visits, ""
+        if at_visit and node.lag < 0:
+            told = "an arrow does not go back in time; [+1] is of evaluation.targets"
+        elif at_visit and node.lag > 1:
+            told = "arrows reach back to the visit before, [-1], and no further yet"
+        elif at_visit and (node.number or 1) > 1:
+            told = "by its number only the first visit has a law of its own"
+        elif at_visit and node.column == "end":
+            told = "who has a visit did not stop before it"
+        elif at_visit and node.column == "gap" and not node.lag:
+            told = f"the gap before a visit is no cause of it yet; write {self.visits}[-1].gap"
+        elif node == Node(self.persons, self.death or ""):
+            told = "death comes after all visits, and is an effect alone"
+        return (f"{node}: {told}", None) if told else self._known(node, self.causes)
 
+    def effect(self, node: Node) -> Told | None:
+        """What is wrong with an effect by itself."""
+        if node.table == self.visits and (node.lag or (node.number or 1) > 1):
+            hint = f"write {Node(self.visits, node.column)}, or of the first visit"
+            hint = f"{hint} {Node(self.visits, node.column, number=1)}"
+            return f"{node}: an effect is at any visit, or at the first", hint
+        if node.table == self.visits and node.number and node.column in STEPS:
+            hint = f"write {Node(self.visits, node.column)}"
+            return f"{node}: one law holds for all visits", hint
+        if node.table == self.visits and node.column in self.clocks:
+            return f"{node}: it follows from the order of visits, and is a cause alone", None
+        return self._known(node, self.effects)
 
-def _backwards(spec: LinkedSpec, where: Loc, cause: Node, effect: Node) -> Iterator[SpecMistake]:
-    """What is wrong with an arrow between two nodes that may be."""
-    persons, visits = spec.dataset.persons_name, spec.dataset.visits_name
-    told, hint = "", f"turn it round: {effect} -> {cause}"
-    if cause.table == visits and effect.table == persons and effect.column != spec.death:
-        told = "what is at a visit is no cause of what a person has before all visits"
-    elif cause.table == visits and effect.table == persons and (cause.lag or cause.number):
-        told, hint = "death follows the last visit", f"write {Node(visits, cause.column)}"
-    elif cause.table == visits and effect.number and cause.lag:
-        told, hint = "there is no visit before the first", f"write {visits}.{cause.column}"
-    elif cause.table == visits and cause.number and not effect.number:
-        told = "the first visit is no cause of later ones but through those between"
-        hint = f"write {visits}[-1].{cause.column}"
-    elif effect == Node(visits, "gap") and cause.table == visits and not cause.lag:
-        if cause.column != "number":
-            told = "the gap comes before the visit"
-            hint = f"write {Node(visits, cause.column, lag=1)}"
-    elif cause == effect:
-        told = "an arrow to itself"
-        hint = f"write {Node(visits, cause.column, lag=1)}" if cause.table == visits else "delete"
-    if told:
-        yield SpecMistake(where, f"{cause} -> {effect}: {told}", hint)
+    def arrow(self, cause: Node, effect: Node) -> Told | None:
+        """What is wrong with an arrow between two nodes that may be."""
+        same = Node(self.visits, cause.column)
+        before = f"write {Node(self.visits, cause.column, lag=1)}"
+        if cause == effect:
+            return "leads to itself", before if cause.table == self.visits else "delete it"
+        if cause.table != self.visits:
+            return None
+        if effect.table == self.persons and effect.column != self.death:
+            return "goes from a visit back to the person", f"turn it round: {effect} -> {cause}"
+        if effect.table == self.persons and cause != same:
+            return "is of another visit than the last, which death follows", f"write {same}"
+        if effect.number and cause.lag:
+            return "has no visit before the first to come from", f"write {same}"
+        if cause.number and not effect.number:
+            return "skips the visits between; the first is no cause of later ones yet", before
+        if effect == Node(self.visits, "gap") and not cause.lag and cause.column != "number":
+            return "goes back in time: the gap comes before the visit", before
+        return None
+
+    def _known(self, node: Node, known: Mapping[str, Collection[str]]) -> Told | None:
+        """What is wrong with the names of a node."""
+        if node.table not in known:
+            hint = nearest(node.table, known) or f"tables are {' and '.join(known)}"
+            return f"unknown table {node.table!r} in {node}", hint
+        if node.table == self.persons and (node.lag or node.number):
+            hint = f"write {Node(self.persons, node.column)}"
+            return f"{node}: a person has one row of {self.persons}", hint
+        if node == Node(self.persons, self.birth or ""):
+            return f"{node} is modelled by the age at the first visit", f"write {self.persons}.age"
+        if node.table == self.visits and node.column == self.spec.dataset.visits.order:
+            hint = f"as a cause write {self.visits}.calendar or {self.visits}.number, as an effect"
+            message = f"{node}: the order of visits is modelled by the gaps between them"
+            return message, f"{hint} {self.visits}.gap"
+        if node.column == "age" and not self.birth and node.column not in known[node.table]:
+            rule = f"{self.persons}.birth <= {self.visits}.{self.spec.dataset.visits.order}"
+            return f"{node} needs a date of birth", f"write a constraint such as {rule}"
+        return None if node.column in known[node.table] else _unknown(node, known[node.table])
 
 
 def _cycles(spec: LinkedSpec, written: dict[tuple[Node, Node], int]) -> Iterator[SpecMistake]:
@@ -409,7 +436,7 @@ def _cycles(spec: LinkedSpec, written: dict[tuple[Node, Node], int]) -> Iterator
             return
 
 
-def _rest(spec: LinkedSpec) -> Iterator[SpecMistake]:
+def _targets(spec: LinkedSpec) -> Iterator[SpecMistake]:
     """Targets are columns of the next visit."""
     visits = spec.dataset.visits_name
     known = [name for name in spec.columns[visits] if name != spec.dataset.visits.order]
@@ -419,4 +446,4 @@ def _rest(spec: LinkedSpec) -> Iterator[SpecMistake]:
             hint = f"write {visits}[+1].column: a column of the next visit"
             yield SpecMistake(where, f"got {node}", hint)
         elif node.column not in known:
-            yield _unknown(where, node, known)
+            yield SpecMistake(where, *_unknown(node, known))

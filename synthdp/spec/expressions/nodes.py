@@ -22,11 +22,9 @@ ALLOWED_RULES = (
 )
 KINDS = ("nondecreasing", "nonincreasing", "once")
 
-_NODE = re.compile(
-    rf"\s*(?:{IN_BACKTICKS}|([^`.\[\]]+?))\s*(?:\[([^\]]*)\])?\s*\.\s*(?:{IN_BACKTICKS}|([^`]+?))\s*"
-)
-_PLACE = re.compile(r"\s*([+-]?)\s*([1-9]\d{0,2})\s*")
-_OUTSIDE = r"(?=(?:[^`]*`[^`]*`)*[^`]*$)"  # of backticks
+_NODE = re.compile(rf"(?:{IN_BACKTICKS}|([^`.\[\]]+))(?:\[([^\]]*)\])?\.(?:{IN_BACKTICKS}|([^`]+))")
+_PLACE = re.compile(r"([+-]?)([1-9]\d{0,2})")
+_PIECE = re.compile(r"`(?:[^`]|``)*`|->|,|[^`,-]+|.", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -57,16 +55,16 @@ def parse_node(text: str) -> Node:
     >>> parse_node("visits[-1].stage")
     Node(table='visits', column='stage', lag=1, number=None)
     """
-    found = _NODE.fullmatch(text)
+    found = _NODE.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"{got(text.strip())} names no column of a table; {ALLOWED_NODES}")
     marked, table, place, marked_column, column = found.groups()
-    table = unquoted(marked) if table is None else table
-    column = unquoted(marked_column) if column is None else column
+    table = unquoted(marked) if table is None else table.strip()
+    column = unquoted(marked_column) if column is None else column.strip()
     at = _PLACE.fullmatch(place) if place is not None else None
     if place is not None and at is None:
-        message = f"[{place}] in {got(text.strip())} is no visit: [1] is the first, [-1] the one"
-        raise ValueError(f"{message} before, [+1] the next")
+        message = f"[{place[:20]}] in {got(text.strip())} is no visit: [1] is the first, [-1] the"
+        raise ValueError(f"{message} one before, [+1] the next")
     number = int(at[2]) if at else 0
     if at and at[1]:
         return Node(table, column, lag=number if at[1] == "-" else -number)
@@ -82,10 +80,17 @@ def parse_arrow(text: str) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
     >>> [str(cause) for cause in parse_arrow("visits[-1].bp, persons.sex -> visits.bp")[0]]
     ['visits[-1].bp', 'persons.sex']
     """
-    sides = re.split(f"->{_OUTSIDE}", text)
-    if len(sides) != 2 or not all(side.strip() for side in sides):
+    sides = [[""]]
+    for piece in _PIECE.findall(text):
+        if piece == "->":
+            sides.append([""])
+        elif piece == ",":
+            sides[-1].append("")
+        else:
+            sides[-1][-1] += piece
+    if len(sides) != 2 or not all("".join(side).strip() for side in sides):
         raise ValueError(f'expected "cause, cause -> effect", got {got(text)}')
-    causes, effects = (tuple(map(parse_node, re.split(f",{_OUTSIDE}", side))) for side in sides)
+    causes, effects = (tuple(map(parse_node, side)) for side in sides)
     return causes, effects
 
 

@@ -25,6 +25,7 @@ from pydantic import (
 
 from synthdp.spec.expressions.nodes import Node as Node
 from synthdp.spec.expressions.nodes import parse_arrow, parse_node, parse_rule
+from synthdp.spec.load.wording import got, same_but_for_case
 from synthdp.spec.model.columns import RESOLUTION_SECONDS, Column, Datetime, Integer
 from synthdp.spec.model.dataset import (
     OUT_OF_DOMAIN,
@@ -38,7 +39,7 @@ from synthdp.spec.model.dataset import (
     Signing,
     Tracking,
 )
-from synthdp.spec.model.fields import AS_TEXT, Model, Name, Real, Whole, key, unique, wrong
+from synthdp.spec.model.fields import AS_TEXT, Model, Name, Real, Slug, Whole, key, unique, wrong
 from synthdp.spec.model.privacy import CAP, LEDGER, SHARE, Budget, Cap, Parts
 
 NOT_COVERED = (
@@ -49,7 +50,6 @@ CLOCKS = ("number", "calendar", "age")
 """What dates and the order of visits tell: causes, and effects of nothing."""
 STEPS = ("end", "gap")
 """What is drawn beside the columns of a visit: what comes after it, and the time before it."""
-MAX_LAG = 2
 
 ARROW = {"pattern": r"^.*\S.*->.*\S.*$"}
 
@@ -83,10 +83,10 @@ def _until(value: Any) -> Any:
         try:
             value = datetime.fromisoformat(value)
         except ValueError:
-            raise ValueError(f"got {value!r}, a day or an hour that does not exist") from None
+            raise ValueError(f"got {got(value)}, a day or an hour that does not exist") from None
     if not isinstance(value, datetime) or value.tzinfo is not None:
         message = "expected a date such as 2024-12-31 without time zone, or a whole number"
-        raise ValueError(f"{message}; got {value!r}")
+        raise ValueError(f"{message}; got {got(value)}")
     return value
 
 
@@ -133,7 +133,7 @@ class VisitsTable(Model):
     def _positive(cls, text: str) -> str:
         if not _RESOLUTION.fullmatch(text):
             message = "write a positive whole number of days, hours, minutes or seconds, e.g."
-            raise ValueError(f"got {text!r}; {message} 1 day; or without a unit, of whole numbers")
+            raise ValueError(f"got {got(text)}; {message} 1 day; or one without a unit")
         return text
 
     def step(self, order: Column) -> int | None:
@@ -190,7 +190,7 @@ LinkedTable = Annotated[
 class LinkedDataset(Described):
     """Two linked tables, and what of them is protected."""
 
-    tables: dict[Name, LinkedTable] = key(
+    tables: dict[Slug, LinkedTable] = key(
         "the table of persons, and that of their visits, which has `of`",
         TABLES,
     )
@@ -206,6 +206,8 @@ class LinkedDataset(Described):
         if len(children) != 1 or len(tables) != 2:
             found = f"{len(tables) - len(children)} without `of` and {len(children)} with it"
             raise ValueError(f"got {found}; {NOT_COVERED}")
+        if same_but_for_case(tables):
+            raise ValueError("the tables' names differ in upper and lower case alone; rename one")
         return tables
 
     @property
@@ -273,7 +275,7 @@ def _rule(given: Any) -> Any:
 
 def _target(text: str) -> str:
     if parse_node(text).lag not in (0, -1) or parse_node(text).number:
-        raise ValueError(f"got {text!r}; write visits[+1].column: a column of the next visit")
+        raise ValueError(f"got {got(text)}; write visits[+1].column: a column of the next visit")
     return text
 
 
