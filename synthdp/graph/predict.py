@@ -287,14 +287,19 @@ def fitted_to_margins(table: Floats, rows: Floats, columns: Floats, *, rounds: i
 
 def _kernels(column: ColumnDomain) -> Sequence[Floats]:
     """Covariances of g along a column `[levels, levels]`: levels alone, rough, smooth."""
-    alone, body = np.eye(column.levels), body_of(column)
-    if not column.ordered or len(body) < 2:
-        return (alone,)
-    distance, inner = distances(len(body)), np.ix_(body, body)
-    rough, smooth = alone.copy(), alone.copy()
-    rough[inner] = np.exp(-distance / SETTINGS.rough_range)
-    smooth[inner] = np.exp(-((distance / SETTINGS.smooth_range) ** 2) / 2)
-    return alone, rough + SETTINGS.rough_nugget * alone, smooth + SETTINGS.smooth_nugget * alone
+    alone, found = np.eye(column.levels), []
+    bodies = [body_of(column)]
+    if len(column.spikes) > 1:  # numbers that are common may go on where bins begin
+        bodies.append(np.argsort(column.centres, kind="stable"))
+    for body in bodies:
+        if not column.ordered or len(body) < 2:
+            continue
+        distance, inner = distances(len(body)), np.ix_(body, body)
+        rough, smooth = alone.copy(), alone.copy()
+        rough[inner] = np.exp(-distance / SETTINGS.rough_range)
+        smooth[inner] = np.exp(-((distance / SETTINGS.smooth_range) ** 2) / 2)
+        found += [rough + SETTINGS.rough_nugget * alone, smooth + SETTINGS.smooth_nugget * alone]
+    return alone, *found
 
 
 @dataclass(frozen=True)

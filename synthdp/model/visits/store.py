@@ -56,6 +56,9 @@ def load(folder: Path, frame: VisitFrame) -> VisitModel:
         content = parse_json(read_text(folder / MODEL_FILE))
         check_plain(folder / WEIGHTS_FILE)
         arrays = {n: a.astype(np.float64) for n, a in load_file(folder / WEIGHTS_FILE).items()}
+        for name in arrays:
+            if name == "numbers" or name.startswith("till "):  # in single precision, nearly 1
+                arrays[name] /= max(float(arrays[name].sum()), 1e-9)
         model = _model(content, arrays, frame)
         problem = _problem(model, arrays)
     # An attribute error is a type of number that NumPy has not.
@@ -122,6 +125,6 @@ def _problem(model: VisitModel, arrays: Mapping[str, Probabilities]) -> str:
     if any(arrays[name].shape != shape for name, shape in shapes.items() if name in arrays):
         return "a law of visits has another shape"
     laws = [arrays["numbers"], *(model.till or {}).values()]
-    if any(a.min() < 0 or not math.isclose(a.sum(), 1, abs_tol=1e-3) for a in laws):
+    if any(a.min() < 0 or not math.isclose(a.sum(), 1) for a in laws):
         return "probabilities do not sum to 1"
     return ""
