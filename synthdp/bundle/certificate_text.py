@@ -77,7 +77,9 @@ def _promise(c: Certificate) -> dict[str, Any]:
         advantage += (math.expm1(own.epsilon) + 2 * own.delta) / (math.exp(own.epsilon) + 1)
     return {
         "c": c,
-        "unit": plain(c.unit_meaning if most is None else f"{c.unit_meaning}, the first {most} of them"),
+        "unit": plain(
+            c.unit_meaning if most is None else f"{c.unit_meaning}, the first {most} of them"
+        ),
         "whose": whose[c.unit],
         "added": c.adjacency == "add_remove",
         "own": own,

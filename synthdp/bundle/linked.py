@@ -119,7 +119,11 @@ def as_one(spec: LinkedSpec) -> ReleaseSpec:
         ),
         columns={f"{t}.{name}": c for t in data.tables for name, c in spec.columns[t].items()},
         privacy=Privacy.model_construct(
-            **{n: getattr(spec.privacy, n) for n in type(spec.privacy).model_fields if n != "shares"}
+            **{
+                n: getattr(spec.privacy, n)
+                for n in type(spec.privacy).model_fields
+                if n != "shares"
+            }
         ),
         graph=Graph.model_construct(mode=spec.graph.mode),
         constraints=tuple(rules),

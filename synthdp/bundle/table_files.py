@@ -373,9 +373,7 @@ def croissant_file(file: WrittenFile, kind: str, about: str) -> dict[str, Any]:
     }
 
 
-def _croissant_field(
-    name: str, column: Column, records: str, parquet: str
-) -> Mapping[str, Any]:
+def _croissant_field(name: str, column: Column, records: str, parquet: str) -> Mapping[str, Any]:
     coded = _labels_id(name if records == RECORDS else f"{records}.{name}")
     said = [
         about_column(column),

@@ -204,7 +204,11 @@ def amended(folder: RunFolder, ledger: Ledger, spec_path: Path, *, out: Path) ->
                 hint="resume it without --spec, or start a new release",
             )
         if changed or _spec_of(ledger, folder) != text_sha256(text):
-            body = {"by": steward_name(), "spec_sha256": text_sha256(text), "changed": list(changed)}
+            body = {
+                "by": steward_name(),
+                "spec_sha256": text_sha256(text),
+                "changed": list(changed),
+            }
             body |= {"published_sha256": published_sha256(new)}
             ledger.amend(new.dataset.id, folder.run, body=body, after=entries[-1].hash)
     return run_folder.respecified(folder, text)

@@ -132,7 +132,9 @@ def release_linked(
             check_nearby(entries, spec.dataset.id, out)
             check_domain_from(one, entries)
             balance = balance_of(one, spec_path)
-            expected = linked_facts(spec, balance, plan=plan) | {"warnings": other_ids(one, entries)}
+            expected = linked_facts(spec, balance, plan=plan) | {
+                "warnings": other_ids(one, entries)
+            }
             warn([*expected["warnings"], *linked_traps(spec)])
             ledger = open_ledger(one, spec_path)
             check_affordable(one, ledger.balance(spec.dataset.id))
@@ -243,7 +245,11 @@ def linked_facts(
             | {"share": part, "view": look.view, "rows_of_a_person": look.rows}
             | {"tables": tables, "noise": noise}
         )
-    cap = balance.cap_epsilon if balance.cap_epsilon is not None else (cap_of(as_one(spec)) or [None])[0]
+    cap = (
+        balance.cap_epsilon
+        if balance.cap_epsilon is not None
+        else (cap_of(as_one(spec)) or [None])[0]
+    )
     spent = {"spent_before": balance.epsilon, "spent_after": balance.epsilon + spec.privacy.epsilon}
     files = [*linked_files(spec), "SHA256SUMS"]
     return facts | {

@@ -20,7 +20,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import ValidationError
 
 from synthdp.bundle.content import sha256
-from synthdp.bundle.derived import BY_SPEC, FILES, OPTIONAL
+from synthdp.bundle.derived import BY_SPEC, OPTIONAL
+from synthdp.bundle.linked import is_linked
 from synthdp.bundle.signing import (
     ALGORITHM,
     PAYLOAD_TYPE,
@@ -35,11 +36,17 @@ from synthdp.bundle.signing import (
     load_public_key,
     open_envelope,
 )
-from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME
 from synthdp.errors import SynthdpError, VerifyError, one_thread
 from synthdp.files import MAX_TEXT, SUMS, parse_json
 from synthdp.report.prose import say
 from synthdp.verify.content import CONTENT_CHECKS
+from synthdp.verify.linked import (
+    PLAN_CHECK,
+    SPEC_CHECK,
+    TABLE_CHECKS,
+    TEXT_CHECKS,
+    LinkedReader,
+)
 from synthdp.verify.privacy import PRIVACY_CHECKS
 from synthdp.verify.reader import Check, Reader, wrong
 from synthdp.verify.rewritten import DISCLOSURE_CHECKS, ESTIMAND_CHECKS, FORM_CHECKS
@@ -119,7 +126,7 @@ def _subject_problems(reader: Reader, subjects: Any) -> Iterator[str]:
     if not isinstance(subjects, list) or not all(isinstance(s, dict) for s in subjects):
         yield "names no files"
         return
-    files = [*FILES, SUMS, *filter(reader.holds, BY_SPEC)]
+    files = [*reader.files, SUMS, *filter(reader.holds, BY_SPEC)]
     names = [s.get("name") for s in subjects]
     yield from (f"{n} is not among its subjects" for n in files if n not in names)
     for name, subject in zip(names, subjects, strict=True):
@@ -142,7 +149,7 @@ ORIGIN_CHECKS: dict[str, tuple[str, Check]] = {"signature": (STATEMENT, _check_s
 
 MAX_LISTED, MAX_WORDS = 100, 20_000  # problems, and characters of one
 # Bytes: what would take hours to hash is no bundle. The table's own bound follows from the spec.
-MAX_BYTES = {CSV_NAME: 64 << 30, PARQUET_NAME: 64 << 30, "model.safetensors": 8 << 30}
+MAX_BYTES = {"model.safetensors": 8 << 30}
 Progress = Callable[[int, int], None]
 
 
@@ -215,13 +222,15 @@ def inspect_bundle(
 
     With a `key`, only what it signed is accepted.
     """
-    reader, problems, done = Reader(folder, key=key), [], []
-    for name, (file, check) in CHECKS.items():
+    linked, problems, done = is_linked(folder), list[str](), list[str]()
+    reader = LinkedReader(folder, key=key) if linked else Reader(folder, key=key)
+    checks = LINKED_CHECKS if linked else CHECKS
+    for name, (file, check) in checks.items():
         done.append(name)
         with one_thread():  # its products are small; a second core would spin beside them
             problems += _problems(file, check, reader)
         if progress is not None:
-            progress(len(done), len(CHECKS))
+            progress(len(done), len(checks))
         if name in ("folder", "spec") and problems and (name == "folder" or reader.parsed is None):
             break  # nothing below can be read safely, or judged
     found = VerifyReport(folder, tuple(done), tuple(problems), origin_checked=reader.origin_checked)
@@ -270,9 +279,11 @@ def _check_folder(reader: Reader) -> Iterator[str]:
                 yield f"{relative!r}: is a link or a device, not a plain file"
             else:
                 found.add(relative)
-                if path.lstat().st_size > MAX_BYTES.get(relative, MAX_TEXT):
+                large = relative.endswith((".csv", ".parquet")) and relative in reader.files
+                most = 64 << 30 if large else MAX_BYTES.get(relative, MAX_TEXT)
+                if path.lstat().st_size > most:
                     yield f"{relative!r}: is larger than any bundle's"
-    expected = {*FILES, SUMS}
+    expected = {*reader.files, SUMS}
     yield from (
         f"{n!r}: does not belong in a bundle" for n in sorted(found - expected - {*OPTIONAL})
     )
@@ -282,7 +293,7 @@ def _check_folder(reader: Reader) -> Iterator[str]:
 def _check_sums(reader: Reader) -> Iterator[str]:
     """`SHA256SUMS` names every file once and nothing else, and every hash fits."""
     sums: dict[str, str] = {}
-    listed = (*FILES, *filter(reader.holds, BY_SPEC))
+    listed = (*reader.files, *filter(reader.holds, BY_SPEC))
     for number, line in enumerate(reader.text(SUMS).splitlines(), start=1):
         match = re.fullmatch(r"([0-9a-f]{64})  (.+)", line)
         if match is None:
@@ -312,3 +323,13 @@ CHECKS: dict[str, tuple[str, Check]] = {
     **FORM_CHECKS,
     **ORIGIN_CHECKS,
 }
+LINKED_CHECKS: dict[str, tuple[str, Check]] = {
+    "folder": CHECKS["folder"],
+    "checksums": CHECKS["checksums"],
+    **(PRIVACY_CHECKS | SPEC_CHECK),
+    **PLAN_CHECK,
+    **TEXT_CHECKS,
+    **TABLE_CHECKS,
+    **ORIGIN_CHECKS,
+}
+"""Those of a bundle of linked tables."""

@@ -7,9 +7,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 import dp_accounting
@@ -18,7 +19,6 @@ import numpy as np
 from synthdp.bundle.certificate import Certificate, profile_of
 from synthdp.bundle.content import REPORT
 from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, schema_problems
-from synthdp.bundle.derived import DERIVED
 from synthdp.bundle.descriptions import DATACARD
 from synthdp.bundle.noisy_values import ESTIMANDS, read_tables
 from synthdp.bundle.table_files import (
@@ -46,7 +46,7 @@ from synthdp.privacy.mechanisms.marginals import sampler_for
 from synthdp.privacy.mechanisms.scores import ScoreBudget, Scored, compared
 from synthdp.privacy.mechanisms.sums import GRID, SQUARE, NoisyProducts, Sums
 from synthdp.privacy.plan import SCORES, estimand_purpose
-from synthdp.spec.model import ReleaseSpec
+from synthdp.spec.model import Column, ReleaseSpec
 from synthdp.verify.reader import Check, Reader, wrong
 
 
@@ -57,16 +57,17 @@ def rewritten(reader: Reader, file: str) -> Iterator[str]:
     """
     if reader.bundle is None:
         return
-    expected = DERIVED[file].make(reader.bundle)
+    derived = reader.derived[file]
+    expected = derived.make(reader.bundle)
     if expected is None and reader.holds(file):
         yield f"{file}: does not belong in this bundle; the spec states no publication"
     elif expected is not None and not reader.holds(file):
         yield f"{file}: is missing; the spec states a publication"
     elif expected is not None and reader.text(file) != expected:
-        yield f"{file}: {DERIVED[file].wrong}"
+        yield f"{file}: {derived.wrong}"
 
 
-def _check_profile(reader: Reader) -> Iterator[str]:
+def check_profile(reader: Reader) -> Iterator[str]:
     """The profile bounds what the planned events compose to, and the picture shows it. It gives
     delta at every epsilon of the grid. An earlier accountant may have found larger ones.
     """
@@ -92,7 +93,7 @@ def _check_profile(reader: Reader) -> Iterator[str]:
     yield from rewritten(reader, "privacy/profile.svg")
 
 
-def _check_deployment(reader: Reader) -> Iterator[str]:
+def check_deployment(reader: Reader) -> Iterator[str]:
     """The registry's record is there where the spec asks for it, right, and valid."""
     yield from rewritten(reader, DEPLOYMENT)
     if reader.bundle is not None and reader.spec.publication and reader.holds(DEPLOYMENT):
@@ -101,20 +102,21 @@ def _check_deployment(reader: Reader) -> Iterator[str]:
         yield from (f"{DEPLOYMENT}: {p}" for p in schema_problems(record))
 
 
-def _rewritten(file: str) -> tuple[str, Check]:
+def by_others(file: str) -> tuple[str, Check]:
+    """The check of a derived file."""
     return file, partial(rewritten, file=file)
 
 
 DISCLOSURE_CHECKS: dict[str, tuple[str, Check]] = {
-    "certificate text": _rewritten("privacy/certificate.md"),
-    "readme": _rewritten("README.md"),
-    "page for people": _rewritten("PEOPLE.md"),
-    "script for R": _rewritten("synthdp.R"),
-    "data card": _rewritten(DATACARD),
-    "public report": _rewritten(REPORT),
-    "causal diagram": _rewritten("privacy/effects.svg"),
-    "profile": ("privacy/profile.json", _check_profile),
-    "registry record": (DEPLOYMENT, _check_deployment),
+    "certificate text": by_others("privacy/certificate.md"),
+    "readme": by_others("README.md"),
+    "page for people": by_others("PEOPLE.md"),
+    "script for R": by_others("synthdp.R"),
+    "data card": by_others(DATACARD),
+    "public report": by_others(REPORT),
+    "causal diagram": by_others("privacy/effects.svg"),
+    "profile": ("privacy/profile.json", check_profile),
+    "registry record": (DEPLOYMENT, check_deployment),
 }
 
 
@@ -130,38 +132,43 @@ PAGE_BYTES = 256  # what a page or a label takes beyond its content
 
 def _check_parquet(reader: Reader) -> Iterator[str]:
     """The spec's columns and types, and in the same order the rows of the CSV."""
+    path, csv = reader.folder / PARQUET_NAME, reader.folder / CSV_NAME
+    yield from parquet_problems(path, csv, reader.spec.columns, reader.spec.sampling.rows or 0)
+
+
+def parquet_problems(
+    path: Path, csv: Path, columns: Mapping[str, Column], rows: int
+) -> Iterator[str]:
+    """How a table's Parquet is not that of its CSV and columns."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns, path, csv = reader.spec.columns, reader.folder / PARQUET_NAME, reader.folder / CSV_NAME
-    rows, size = reader.spec.sampling.rows or 0, group_rows(columns)
+    size = group_rows(columns)
     try:
         most = 64 << 20  # bytes of a text, and entries of a list, in the footer
         with pq.ParquetFile(
             path, thrift_string_size_limit=most, thrift_container_size_limit=most
         ) as file:
             if not file.schema_arrow.equals(arrow_schema(columns), check_metadata=True):
-                yield f"{PARQUET_NAME}: its columns and types are not the spec's"
+                yield f"{path.name}: its columns and types are not the spec's"
             elif file.metadata.num_rows != rows or file.metadata.num_row_groups != -(-rows // size):
-                yield f"{PARQUET_NAME}: does not hold the spec's {rows} rows in groups of {size}"
+                yield f"{path.name}: does not hold the spec's {rows} rows in groups of {size}"
             elif not all(
-                _plausible(file.metadata.row_group(i), reader, size)
+                _plausible(file.metadata.row_group(i), columns, size)
                 for i in range(file.metadata.num_row_groups)
             ):
-                yield f"{PARQUET_NAME}: a group of rows is larger than the spec's columns can be"
+                yield f"{path.name}: a group of rows is larger than the spec's columns can be"
             elif not _same_rows(file, row_groups(csv, columns)):
-                yield f"{PARQUET_NAME}: its rows are not those of {CSV_NAME}"
+                yield f"{path.name}: its rows are not those of {csv.name}"
     except (pa.ArrowException, OSError, ValueError) as error:
-        yield (
-            f"{PARQUET_NAME}: cannot be read and compared with {CSV_NAME} ({type(error).__name__})"
-        )
+        yield (f"{path.name}: cannot be read and compared with {csv.name} ({type(error).__name__})")
 
 
-def _plausible(group: Any, reader: Reader, size: int) -> bool:
+def _plausible(group: Any, declared: Mapping[str, Column], size: int) -> bool:
     """Whether a group of rows states no more rows and bytes than it can have. The bound counts
     dictionaries of all labels, and at most one number in a cell.
     """
-    columns = Domain.written(reader.spec.columns).columns
+    columns = Domain.written(declared).columns
     labels = sum(len(label.encode()) + PAGE_BYTES for column in columns for label in column.labels)
     return bool(
         group.num_rows <= size
@@ -179,8 +186,8 @@ def _same_rows(file: Any, expected: Iterator[Any]) -> bool:
 
 FORM_CHECKS: dict[str, tuple[str, Check]] = {
     "parquet": (PARQUET_NAME, _check_parquet),
-    "description": _rewritten("datapackage.json"),
-    "croissant": _rewritten(CROISSANT),
+    "description": by_others("datapackage.json"),
+    "croissant": by_others(CROISSANT),
 }
 
 

@@ -73,8 +73,8 @@ from synthdp.model.visits.planning import (
     at_end,
 )
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.privacy.mechanisms.views import OnView
-from synthdp.privacy.plan import needed
+from synthdp.privacy.mechanisms.views import ChosenOnView, OnView
+from synthdp.privacy.plan import ReleasePlan, needed
 from synthdp.privacy.private import Released
 from synthdp.privacy.table import Columns
 from synthdp.spec.model.linked import LinkedSpec
@@ -110,10 +110,17 @@ def measure(
         for purpose in (PERSON_LEVELS, VISIT_LEVELS, END_NUMBERS)
     }
     together = _joined(levels)
-    starts = level_starts(frame, together.value)
-    groups = groups_of_views(frame, starts)
+    chosen = chosen_pairs(plan, spec, frame, arrows, together.value)
+    pairs = {p: releaser.release(look, purpose=p) for p, look in chosen.items()}
+    return together.zip(_joined(pairs)).map(lambda both: {**both[0], **both[1]})
+
+
+def chosen_pairs(
+    plan: ReleasePlan, spec: LinkedSpec, frame: VisitFrame, arrows: VisitArrows, levels: Tables
+) -> dict[str, ChosenOnView]:
+    """The looks at pairs by purpose, on groups of levels that released tables of levels make."""
+    groups, found = groups_of_views(frame, level_starts(frame, levels)), {}
     sizes, targets = sizes_of(groups), {t.split(".", 1)[1] for t in spec.evaluation.targets}
-    pairs = {}
     for purpose, tables in arrows.tables(frame).items():
         planned = plan.linked.get(purpose)
         if not isinstance(planned, OnView):
@@ -126,9 +133,8 @@ def measure(
         used = {n for table in tables for n in table}
         own = groups[planned.view]
         own = LevelGroups(own.domain, {n: s for n, s in own.starts.items() if n in used})
-        chosen = planned.choose(tables, own, weights)
-        pairs[purpose] = releaser.release(chosen, purpose=purpose)
-    return together.zip(_joined(pairs)).map(lambda both: {**both[0], **both[1]})
+        found[purpose] = planned.choose(tables, own, weights)
+    return found
 
 
 def _joined(released: Mapping[str, Released[tuple[NoisyTable, ...]]]) -> Released[Tables]:
