@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from synthdp.bundle.certificate import profile_svg
 from synthdp.bundle.certificate_text import (
@@ -49,7 +50,7 @@ class Derived:
     `wrong` is what `verify` says of another text.
     """
 
-    make: Callable[[Bundle], str | None]
+    make: Callable[[Any], str | None]
     wrong: str
 
 

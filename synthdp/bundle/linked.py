@@ -60,7 +60,7 @@ def is_linked(bundle: Path) -> bool:
     """Whether a bundle's spec is one of linked tables; not where it cannot be read."""
     try:
         text = read_text(bundle / "spec.yaml")
-        return "\n  tables:" in text and isinstance(parse_any(text, path="spec.yaml"), LinkedSpec)
+        return "tables" in text and isinstance(parse_any(text, path="spec.yaml"), LinkedSpec)
     except (OSError, ValueError, SynthdpError):
         return False
 

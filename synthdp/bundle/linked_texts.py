@@ -24,7 +24,6 @@ from synthdp.bundle.derived import EFFECTS, Derived, as_json
 from synthdp.bundle.descriptions import DATACARD, quoted_yaml, readme_facts, size_category
 from synthdp.bundle.linked import (
     LinkedBundle,
-    LinkedCertificate,
     persons_of,
     table_files,
     written_columns,
@@ -40,9 +39,9 @@ from synthdp.bundle.table_files import (
     record_set,
     resource,
 )
+from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode_column, read_values
 from synthdp.data.kinds import column_kind
-from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.data.visits import CodedVisits, Floats, Views, views_of
 from synthdp.graph.causal import CausalGraph, GraphEdge
@@ -50,7 +49,6 @@ from synthdp.model.visits.planning import END_NUMBERS, STEP_PAIRS
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.report.public.visits import Pair, render_visits
 from synthdp.spec.model import LinkedSpec, Node
-
 
 # --- the graph ---
 

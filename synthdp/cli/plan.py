@@ -50,9 +50,10 @@ def plan(
     rows, also where it rehearses.
     """
     from synthdp.api.spec import Spec
+    from synthdp.api.text import linked_plan_text
     from synthdp.bundle.linked import as_one
     from synthdp.ledger.connect import check_affordable
-    from synthdp.release.linked import linked_plan_text, linked_spec, planned_linked
+    from synthdp.release.linked import linked_spec, planned_linked
 
     linked, _ = linked_spec(spec)
     if linked is not None:

@@ -29,12 +29,10 @@ from synthdp.model.constraints import Constraints
 from synthdp.model.fit import Fitted
 from synthdp.model.planning import plan_for
 from synthdp.model.sampling import sample
-from synthdp.privacy.noise import Streams, fresh_generator
+from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.plan import SCORES, ReleasePlan
 from synthdp.privacy.private import Private, Released
 from synthdp.privacy.session import Session
-from synthdp.privacy.source import read_private
-from synthdp.privacy.table import Table
 from synthdp.progress import stage
 from synthdp.release import run_folder
 from synthdp.release.gates import GateVerdict, check_simulated
@@ -84,25 +82,6 @@ class Job:
     def internal(self) -> Path:
         """Where the steward's report goes."""
         return self.out / "internal"
-
-    @property
-    def published_sha256(self) -> str:
-        """Digest of the `spec.yaml` that its bundle has."""
-        return published_sha256(self.spec)
-
-    def sealed(self, streams: Streams) -> Private[Table]:
-        """Read and seal the rows."""
-        spec = self.spec
-        return read_private(
-            spec.dataset,
-            self.domain,
-            folder=self.folder.spec_path.parent,
-            holdout=spec.evaluation.held_out,
-            streams=streams,
-            delta=spec.privacy.delta,
-            given=self.given,
-            compute=spec.compute,
-        )
 
     @property
     def spec_sha256(self) -> str:

@@ -35,7 +35,7 @@ from synthdp.ledger.entries import Balance
 from synthdp.model.planning import check_total
 from synthdp.model.visits.fit import fit
 from synthdp.model.visits.planning import END_NUMBERS, arrows_of, plan_linked
-from synthdp.privacy.linked import LinkedTable, read_linked
+from synthdp.privacy.linked import read_linked
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.mechanisms.views import OnView
 from synthdp.privacy.noise import Streams, fresh_generator
@@ -45,12 +45,11 @@ from synthdp.progress import seconds, shown_on, stage, warn
 from synthdp.release import run_folder
 from synthdp.release.job import Job, check_not_moved, check_spec
 from synthdp.release.open_session import dropped_if_unpaid, open_session
-from synthdp.sample.linked import drawn_frames
 from synthdp.report.prose import say_of_plan
 from synthdp.report.sections import shares
+from synthdp.sample.linked import drawn_frames
 from synthdp.spec.checks.linked import linked_traps
 from synthdp.spec.load.loader import own_text, parse_any
-from synthdp.spec.load.wording import many
 from synthdp.spec.model import LinkedSpec
 from synthdp.verify.at_hand import check_nearby
 
@@ -67,7 +66,7 @@ class LinkedJob(Job):
         """Digest of the `spec.yaml` that its bundle has."""
         return text_sha256(linked_yaml(public_linked(self.linked)))
 
-    def sealed(self, streams: Streams) -> Private[LinkedTable]:
+    def sealed(self, streams: Streams) -> Private[Any]:
         """Read and seal both tables. No person is held out: nothing is judged on real ones."""
         folder = self.folder.spec_path.parent
         return read_linked(self.linked, self.frame, folder=folder, holdout=0.0, streams=streams)
@@ -157,27 +156,30 @@ def release_linked(
 
 def resume_linked(spec: LinkedSpec, out: Path) -> LinkedOutcome:
     """Continue the interrupted run of `spec` in `out` under its reservation, as `run.resume`."""
-    with budget_noted("nothing more was spent") as account, shown_on():
-        with closing(run_folder.reopen(out)) as folder:
-            check_not_moved(folder, out)
-            one, frame = as_one(spec), checked(spec)
-            ledger = open_ledger(one, folder.spec_path, resumed=True)
-            account.ledger, account.run = ledger, folder.run
-            account.folder, account.again = folder.journal, f"`synthdp resume {out}`"
-            check_nearby(ledger.entries(), spec.dataset.id, out)
-            check_spec(folder, ledger)
-            job = LinkedJob(
-                spec=one,
-                domain=Domain.from_spec(one.columns),
-                plan=plan_linked(spec, frame),
-                ledger=ledger,
-                folder=folder,
-                out=out,
-                signer=load_signer(spec.signing),
-                linked=spec,
-                frame=frame,
-            )
-            return carry_out(job, force=True)
+    with (
+        budget_noted("nothing more was spent") as account,
+        shown_on(),
+        closing(run_folder.reopen(out)) as folder,
+    ):
+        check_not_moved(folder, out)
+        one, frame = as_one(spec), checked(spec)
+        ledger = open_ledger(one, folder.spec_path, resumed=True)
+        account.ledger, account.run = ledger, folder.run
+        account.folder, account.again = folder.journal, f"`synthdp resume {out}`"
+        check_nearby(ledger.entries(), spec.dataset.id, out)
+        check_spec(folder, ledger)
+        job = LinkedJob(
+            spec=one,
+            domain=Domain.from_spec(one.columns),
+            plan=plan_linked(spec, frame),
+            ledger=ledger,
+            folder=folder,
+            out=out,
+            signer=load_signer(spec.signing),
+            linked=spec,
+            frame=frame,
+        )
+        return carry_out(job, force=True)
 
 
 def carry_out(job: LinkedJob, *, force: bool) -> LinkedOutcome:
@@ -186,7 +188,8 @@ def carry_out(job: LinkedJob, *, force: bool) -> LinkedOutcome:
     """
     with stage("compute the guarantee"):
         foresee_linked(job.linked, job.plan)
-    session, spec = open_session(job), job.linked
+    session = open_session(job, seal=job.sealed, published=job.published_sha256)
+    spec = job.linked
     with stage("measure and fit"):
         fitted = fit(session, spec, job.frame, rng=fresh_generator())
         notes = check_total(fitted.tables.value[END_NUMBERS], job.spec)
@@ -261,42 +264,6 @@ def linked_facts(
         "files": files,
         "warnings": linked_traps(spec),
     }
-
-
-def linked_plan_text(facts: Mapping[str, Any]) -> str:
-    """A plan as text."""
-    from synthdp.api.text import Rows, render
-
-    head = ["spend", "part", "epsilon alone", "rows of a person", "tables", "noise"]
-    rows = [
-        (
-            s["purpose"],
-            f"{s['share']:.0%}",
-            f"{s['epsilon_alone']:.3f}",
-            f"{s['rows_of_a_person']}",
-            f"{s['tables']}",
-            f"{s['noise']:.3g}",
-        )
-        for s in facts["spends"]
-    ]
-    ledger = facts["ledger"]
-    cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}"
-    return "\n".join(
-        map(
-            render,
-            [
-                say_of_plan("plan_head_linked", facts=facts),
-                Rows(head, rows, numbers=range(1, 6)),
-                "(noise: standard deviation in each cell, in rows of the look; of pairs about,"
-                " where all have the same)",
-                f"ledger: {ledger['spent_before']:g} spent before, {ledger['spent_after']:g} after,"
-                f" {cap}",
-                f"writes {many(facts['persons'], 'person')} with their visits, in"
-                f" {many(len(facts['files']), 'file')}",
-                *(f"warning: {w}" for w in facts["warnings"]),
-            ],
-        )
-    )
 
 
 def linked_spec(path: Path) -> tuple[LinkedSpec | None, str]:

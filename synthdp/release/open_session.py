@@ -6,11 +6,13 @@ session can look at the sealed rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from synthdp.bundle.descriptions import published_sha256
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError, OutputError, SynthdpError, VerifyError
 from synthdp.ledger import connect
@@ -21,7 +23,7 @@ from synthdp.privacy.noise import Streams, load_sampler
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.private import Private
 from synthdp.privacy.session import Session
-from synthdp.privacy.source import read_texts
+from synthdp.privacy.source import read_private, read_texts
 from synthdp.privacy.table import Table
 from synthdp.progress import stage
 from synthdp.release import run_folder
@@ -31,14 +33,21 @@ from synthdp.spec.model import ReleaseSpec
 from synthdp.verify.at_hand import check_nearby
 
 
-def open_session(job: Job, *, texts: bool = False) -> Session:
+def open_session(
+    job: Job,
+    *,
+    texts: bool = False,
+    seal: Callable[[Streams], Private[Any]] | None = None,
+    published: str | None = None,
+) -> Session:
     """Read and seal the rows, then reserve the budget (a resumed run keeps its reservation).
 
-    With `texts` the columns have no types yet: the rows are read as texts.
+    With `texts` the columns have no types yet: the rows are read as texts. Of linked tables, `seal`
+    reads them, and `published` is the digest of the bundle's `spec.yaml`.
     """
     spec, streams = job.spec, replace(Streams.fresh(), holdout=job.folder.holdout_coins())
     with stage("read"):
-        private = _texts(job, streams) if texts else job.sealed(streams)
+        private = _sealed(job, streams, texts=texts) if seal is None else seal(streams)
     digest = job.plan.digest
     reserved = next(
         (e.body for e in job.ledger.run_entries(job.folder.run) if e.kind == "reserve"), None
@@ -55,7 +64,7 @@ def open_session(job: Job, *, texts: bool = False) -> Session:
             "read_by": read_by(spec.dataset.source, spec.compute),
         }
         body |= {"plan_sha256": digest, "columns_sha256": connect.columns_sha256(spec)}
-        body |= {"published_sha256": job.published_sha256}
+        body |= {"published_sha256": published or published_sha256(spec)}
         if job.folder.command != RELEASE:
             body |= {"asked_sha256": job.folder.asked_sha256}
         body |= connect.searched_unit(spec.dataset.privacy_unit) if texts else {}
@@ -85,14 +94,25 @@ def open_session(job: Job, *, texts: bool = False) -> Session:
     )
 
 
-def _texts(job: Job, streams: Streams) -> Private[Table]:
-    spec = job.spec
-    return read_texts(
+def _sealed(job: Job, streams: Streams, *, texts: bool) -> Private[Table]:
+    spec, folder = job.spec, job.folder.spec_path.parent
+    if texts:
+        return read_texts(
+            spec.dataset,
+            tuple(spec.columns),
+            folder=folder,
+            streams=streams,
+            delta=spec.privacy.delta,
+        )
+    return read_private(
         spec.dataset,
-        tuple(spec.columns),
-        folder=job.folder.spec_path.parent,
+        job.domain,
+        folder=folder,
+        holdout=spec.evaluation.held_out,
         streams=streams,
         delta=spec.privacy.delta,
+        given=job.given,
+        compute=spec.compute,
     )
 
 

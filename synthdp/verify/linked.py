@@ -1,8 +1,8 @@
 """The checks of a bundle of persons with visits: plan, noisy tables, model, and both tables.
 
 What does not depend on the kind of tables is that of one table: folder, sums, ledger, certificate,
-signature. The plan is made again from the spec, so that the noise of each look, and the most rows of
-a person that it was set for, are those of the spec's `at_most`.
+signature. The plan is made again from the spec, so that the noise of each look, and the most rows
+of a person that it was set for, are those of the spec's `at_most`.
 """
 
 from __future__ import annotations
@@ -204,11 +204,14 @@ def _check_noisy(reader: Reader) -> Iterator[str]:
     problems = list(_unlike(own, {p: tables.get(p, ()) for p in expected}, expected))
     if not problems:
         arrows = arrows_of(own.linked, own.frame)
-        for purpose, look in chosen_pairs(own.plan, own.linked, own.frame, arrows, tables).items():
-            sigmas = zip(look.chosen.tables, look.chosen.sigmas, strict=True)
-            starts = look.chosen.starts
+        for purpose, own_look in chosen_pairs(
+            own.plan, own.linked, own.frame, arrows, tables
+        ).items():
+            chosen = own_look.chosen
+            sigmas = zip(chosen.tables, chosen.sigmas, strict=True)
+            starts = chosen.starts
             some = [(c, s, {n: starts[n] for n in c if n in starts}) for c, s in sigmas]
-            expected[purpose] = (look.budget.view, some)
+            expected[purpose] = (own_look.budget.view, some)
         problems = list(_unlike(own, tables, expected))
     yield from problems
 
