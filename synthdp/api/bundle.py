@@ -498,7 +498,9 @@ class Bundle:
         """What its public report shows."""
         from synthdp.bundle.content import Bundle as Stated
         from synthdp.bundle.derived import public_content
+        from synthdp.spec.load.loader import load_spec
 
+        load_spec(self.path / SPEC)  # one of linked tables is refused before files are missed
         names = (SPEC, CERTIFICATE, PROFILE, GRAPH, MARGINALS, TABLE)
         return self._read(names, lambda: public_content(Stated.stated(self.path)))
 

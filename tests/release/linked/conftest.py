@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 import yaml
 
-from synthdp.bundle.linked import LinkedBundle, table_files
 from synthdp.bundle.content import sha256
 from synthdp.files import SUMS
 from synthdp.release.linked import LinkedOutcome, linked_spec, release_linked
