@@ -2,20 +2,21 @@
 
 Nothing is modelled as a date of its own. A person has the date of the first visit and each further
 visit a gap to the one before, so that generated visits are in order and never at one time, by
-construction. The age is that at the first visit, and a death lies at or after the last: birth, every
-visit and death are in order in every row that is written, whatever was read.
+construction. The age is that at the first visit, and a death lies at or after the last: birth,
+every visit and death are in order in every row that is written, whatever was read.
 
-Three views of levels are made of the rows, each from a person's own rows alone:
+Four views of levels are made of the rows, each from a person's own rows alone:
 
 - `PERSONS` has a row for each person: the columns of persons, how many visits were kept, and how
   they end;
 - `OUTER` one for each person with a visit: the person, the first visit and the last;
-- `STEPS` one for each visit but the first: the person, the visit before, the gap, the visit.
+- `STEPS` one for each visit but the first: the person, the visit before, the gap, the visit;
+- `SECOND` those of them that are second visits.
 
-[Derived here: a person is in one row of `PERSONS`, at most one of `OUTER`, and at most `most` - 1 of
-`STEPS`. The first `most` visits are kept, in the order of their dates; visits at one date are sorted
-by their own levels, never by their place in a file, so that the views are the same for every order
-of the rows, and one person's rows move nobody else's.]
+[Derived here: a person is in one row of `PERSONS`, at most one of `OUTER` and of `SECOND`, and at
+most `most` - 1 of `STEPS`. The first `most` visits are kept, in the order of their dates; visits at
+one date are sorted by their own levels, never by their place in a file, so that the views are the
+same for every order of the rows, and one person's rows move nobody else's.]
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +41,7 @@ from synthdp.spec.model.linked import LinkedSpec
 if TYPE_CHECKING:
     import pandas as pd
 
-PERSONS, OUTER, STEPS = "persons", "first and last visits", "steps"
+PERSONS, OUTER, SECOND, STEPS = "persons", "first and last visits", "second visits", "steps"
 """Names of the views."""
 STOPS, DIED, CUT, CUT_DIED = "stops", "died", "cut", "cut, died"
 """How a person's visits end: after the last; by death; at the most visits that are kept, where
@@ -70,7 +71,8 @@ class VisitFrame:
     `people` and `events` name the tables. `columns` are the persons' as they are modelled, without
     birth and death, `of_visits` those of visits without their `order`. `most` and `least` visits
     of a person are kept; `step` is the least gap and `until` the end of the study, in steps of
-    `order`. `birth` and `death` are dates of persons that the visits lie between.
+    `order`. `birth` and `death` are dates of persons that the visits lie between; columns of visits
+    that `rises` names never fall, and those of `falls` never rise.
     """
 
     people: str
@@ -84,6 +86,8 @@ class VisitFrame:
     until: float
     birth: ColumnDomain | None = None
     death: ColumnDomain | None = None
+    rises: tuple[str, ...] = ()
+    falls: tuple[str, ...] = ()
 
     @classmethod
     def from_spec(cls, spec: LinkedSpec) -> VisitFrame:
@@ -108,6 +112,8 @@ class VisitFrame:
             order.upper if until is None else declared.number(until),
             None if spec.birth is None else persons[spec.birth],
             None if spec.death is None else persons[spec.death],
+            tuple(r.column for r in spec.rules() if r.kind in ("nondecreasing", "once")),
+            tuple(r.column for r in spec.rules() if r.kind == "nonincreasing"),
         )
 
     # --- names ---
@@ -189,6 +195,13 @@ class VisitFrame:
         before = [*self.of_visits.columns, self.calendar, _with_missing(self.gap)]
         now = [self.number, self.gap, self.calendar, *aged, *self.of_visits.columns]
         people = self.modelled.columns
+        steps = Domain(
+            (
+                *people,
+                *(replace(c, name=self.before(c.name)) for c in before),
+                *(replace(c, name=self.now(c.name)) for c in now),
+            )
+        )
         return {
             PERSONS: Domain((*people, *known, *till)),
             OUTER: Domain(
@@ -199,13 +212,8 @@ class VisitFrame:
                     *known,
                 )
             ),
-            STEPS: Domain(
-                (
-                    *people,
-                    *(replace(c, name=self.before(c.name)) for c in before),
-                    *(replace(c, name=self.now(c.name)) for c in now),
-                )
-            ),
+            SECOND: steps,
+            STEPS: steps,
         }
 
 
@@ -310,36 +318,26 @@ def views_of(frame: VisitFrame, read: CodedVisits) -> Views:
     steps = np.flatnonzero(rank > 0)
     past = steps - 1
     step = owner[steps]
+    outer = [people[some], begun[first], codes[first], codes[last]]
+    outer += [years[last], aged[last], gaps[last], known[some]]
+    before: list[npt.NDArray[Any]] = [people[step], codes[past], years[past], gaps[past]]
+    now: list[npt.NDArray[Any]] = [
+        rank[steps] + 1,
+        gaps[steps],
+        years[steps],
+        aged[steps],
+        codes[steps],
+    ]
+    taken = np.column_stack(before + now).astype(np.uint16)
+    second = rank[steps] == 1
     return Views(
         {
             PERSONS: np.column_stack([people, known, *till]).astype(np.uint16),
-            OUTER: np.column_stack(
-                [
-                    people[some],
-                    begun[first],
-                    codes[first],
-                    codes[last],
-                    years[last],
-                    aged[last],
-                    gaps[last],
-                    known[some],
-                ]
-            ).astype(np.uint16),
-            STEPS: np.column_stack(
-                [
-                    people[step],
-                    codes[past],
-                    years[past],
-                    gaps[past],
-                    rank[steps] + 1,
-                    gaps[steps],
-                    years[steps],
-                    aged[steps],
-                    codes[steps],
-                ]
-            ).astype(np.uint16),
+            OUTER: np.column_stack(outer).astype(np.uint16),
+            SECOND: taken[second],
+            STEPS: taken,
         },
-        {PERSONS: np.arange(persons), OUTER: owner[first], STEPS: step},
+        {PERSONS: np.arange(persons), OUTER: owner[first], SECOND: step[second], STEPS: step},
     )
 
 
@@ -426,7 +424,11 @@ def written(
     visits = {key: pd.Series(keys[drawn.owner])}
     visits[frame.order.name] = _instants(frame.order, drawn.when)
     for place, own in enumerate(frame.of_visits.columns):
-        visits[own.name] = decode_column(own, drawn.visits[:, place], rng=rng)
+        values = decode_column(own, drawn.visits[:, place], rng=rng)
+        if own.ranged and own.name in (*frame.rises, *frame.falls):  # inside one bin, too
+            by = values.groupby(drawn.owner)
+            values = by.cummax() if own.name in frame.rises else by.cummin()
+        visits[own.name] = values
     return pd.DataFrame(persons), pd.DataFrame(visits)
 
 

@@ -19,8 +19,16 @@ import pandas as pd
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode, read_values, unit_numbers
-from synthdp.data.visits import PERSONS, STEPS, CodedVisits, Floats, Views, VisitFrame, views_of
-from synthdp.errors import by_kind
+from synthdp.data.visits import (
+    PERSONS,
+    STEPS,
+    CodedVisits,
+    Floats,
+    Views,
+    VisitFrame,
+    views_of,
+)
+from synthdp.errors import BoundaryError, by_kind
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY, Private, withholding
 from synthdp.privacy.readers.checks import check_file, check_misfits, check_without_ids
@@ -42,6 +50,23 @@ class LinkedTable(Table):
 
     def __repr__(self) -> str:
         return "<LinkedTable>"
+
+
+def view_of(table: Table, name: str) -> Table:
+    """The rows of a view.
+
+    Raises:
+        BoundaryError: the table has no such view.
+    """
+    if not isinstance(table, LinkedTable) or name not in table.views:
+        raise BoundaryError(f"a mechanism asks for the view {name!r} of a table that has none")
+    return table.views[name]
+
+
+def as_view(table: Table, name: str) -> LinkedTable:
+    """A table as the only view of two linked ones: for replays of mechanisms."""
+    views = {name: table}
+    return LinkedTable(table.codes, table.frame, table.held_out, table.misfits, table.units, views)
 
 
 @withholding

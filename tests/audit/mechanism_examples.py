@@ -57,6 +57,7 @@ from synthdp.privacy.mechanisms.private_search import (
 from synthdp.privacy.mechanisms.ranks import RankTest
 from synthdp.privacy.mechanisms.scores import ScoreBudget, ScoreCounts
 from synthdp.privacy.mechanisms.sums import NUMBER, Arm, Bounded, Product, ProductSums, StratumSums
+from synthdp.privacy.mechanisms.views import ChosenOnView, OnView
 from synthdp.spec.expressions.parsed import Expression, Values
 from tests.builders import dp_sgd
 
@@ -159,6 +160,18 @@ def _chosen_marginals(domain: Domain) -> tuple[ChosenMarginals, ...]:
         for noise, counted in ((0.5, levels), (20.0, levels), (3.0, groups))
         for tables in choices
     )
+
+
+def _on_views(domain: Domain) -> tuple[OnView[Any], ...]:
+    rows = (1, NoisyMarginals(domain, small_tables(domain), 3.0)), (2, _noisy_marginals(domain)[-1])
+    return tuple(OnView(inner, "steps", most) for most, inner in rows)
+
+
+def _chosen_on_views(domain: Domain) -> tuple[ChosenOnView, ...]:
+    tables, groups = small_tables(domain), _halves(domain)
+    weights = [1.0 + i % 3 for i in range(len(tables))]
+    budgets = (OnView(AdaptiveMarginals(domain, 1.0), "steps", most) for most in (1, 3))
+    return tuple(budget.choose(tables, groups, weights) for budget in budgets)
 
 
 def _screens(domain: Domain) -> tuple[ChosenScreen, ...]:
@@ -309,6 +322,8 @@ EXAMPLES: dict[type, Examples] = {
     NoisyMarginals: _noisy_marginals,
     ChosenMarginals: _chosen_marginals,
     ChosenScreen: _screens,
+    ChosenOnView: _chosen_on_views,
+    OnView: _on_views,
     ScoreCounts: _scores,
     ProductSums: product_sums,
     StratumSums: stratum_sums,

@@ -65,13 +65,14 @@ def test_only_standard_keywords_and_descriptions_for_the_user() -> None:
             "default", "examples", "pattern", "minimum", "maximum", "exclusiveMinimum",
             "exclusiveMaximum", "minItems", "maxItems", "minLength", "maxLength", "minProperties",
             "maxProperties", "discriminator", "if", "then", "else",
+            "patternProperties",
         ]
     )  # fmt: skip
 
     def keywords(node: Any) -> set[str]:
         found = set(node)
         for key, value in node.items():
-            if key in ("properties", "$defs"):
+            if key in ("properties", "patternProperties", "$defs"):
                 found |= set().union(*(keywords(v) for v in value.values()))
             elif key in ("items", "additionalProperties", "propertyNames") and isinstance(
                 value, dict

@@ -15,6 +15,7 @@ from synthdp.audit.mechanisms.calls import Replayed, neighbours
 from synthdp.audit.mechanisms.replay import merged, replay
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
+from synthdp.data.level_groups import LevelGroups
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
 from synthdp.privacy.mechanisms.anm import OrientationBudget
@@ -31,6 +32,7 @@ from synthdp.privacy.mechanisms.private_search import (
 )
 from synthdp.privacy.mechanisms.ranks import STATISTICS, RankQuery, variance_floor
 from synthdp.privacy.mechanisms.scores import ScoreBudget, Scorecard
+from synthdp.privacy.mechanisms.views import OnView
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.table import Columns
 
@@ -80,6 +82,8 @@ def runnable(
     match planned:
         case AdaptiveMarginals():
             return planned.choose(small_tables(domain)), planned.choose(small_tables(domain)[:1])
+        case OnView(inner=AdaptiveMarginals()):
+            return (planned.choose(small_tables(domain), LevelGroups(domain, {})),)
         case PairScreen():
             return (planned.choose(tuple(combinations(domain.names, 2))),)
         case SparseVectorBudget():

@@ -49,6 +49,7 @@ from synthdp.audit.mechanisms.calls import (
 from synthdp.audit.mechanisms.verdict import RecordedRun, compare
 from synthdp.data.domain import Domain
 from synthdp.privacy.events.base import Adjacency
+from synthdp.privacy.linked import as_view
 from synthdp.privacy.mechanisms.mechanism import Arrays, Mechanism
 from synthdp.privacy.noise import DRAWS, Floats, Integers, Key, NoiseKind, Randomness, Streams
 
@@ -135,7 +136,9 @@ def _run(
             recorder.calls, recorder.latent_calls, rows=len(side.identity), ticks=ticks, said=said
         )
         try:
-            value = copied.run(side.table, recorder)
+            view = getattr(copied, "view", None)
+            table = side.table if view is None else as_view(side.table, view)
+            value = copied.run(table, recorder)
             run.value, run.packed = fingerprint(value), fingerprint(copied.pack(value))
         except Diverged:
             run.stopped = True

@@ -182,7 +182,7 @@ class _Drawing:
                 continue
             name = bare(frame, child)
             odds = model.laws[child].probabilities(self.sizes, rows, len(alive))
-            if name in (*model.rises, *model.falls):
+            if name in (*frame.rises, *frame.falls):
                 odds = odds * self._allowed(name, self.state[name][alive])
             rows[child] = drawn_levels(odds, rng)
             self._move(name, alive, rows[child])
@@ -194,7 +194,7 @@ class _Drawing:
         """Which levels may follow, `[rows, levels]`; what is missing may, and after it all may."""
         column = self.groups[STEPS].coarse[self.frame.now(name)]
         levels = np.arange(column.levels)
-        up = name in self.model.rises
+        up = name in self.frame.rises
         allowed = levels >= before[:, None] if up else levels <= before[:, None]
         if column.missing:
             allowed[:, -1], allowed[before == column.levels - 1] = True, True
@@ -204,9 +204,9 @@ class _Drawing:
         """Go on to levels of the next visit; inside one group a rule holds, too."""
         fine = self._fine(STEPS, self.frame.now(name), levels)
         same, before = levels == self.state[name][alive], self.fine[name][alive]
-        if name in self.model.rises:
+        if name in self.frame.rises:
             fine = np.where(same, np.maximum(fine, before), fine)
-        elif name in self.model.falls:
+        elif name in self.frame.falls:
             fine = np.where(same, np.minimum(fine, before), fine)
         self.state[name][alive], self.fine[name][alive] = levels, fine
 
@@ -219,8 +219,8 @@ class _Drawing:
 
 def _shift(logits: Floats, room: npt.NDArray[np.bool_], wanted: float) -> float:
     """What to add to the logits of ends so that the part `wanted` of the rows goes on."""
-    low, high = -12.0, 12.0
-    for _ in range(30):
+    low, high = -40.0, 40.0
+    for _ in range(40):
         middle = (low + high) / 2
         odds = softmax(logits + np.r_[0.0, np.full(logits.shape[1] - 1, middle)], axis=1)[:, 0]
         low, high = (middle, high) if (odds * room).mean() > wanted else (low, middle)

@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -33,6 +34,7 @@ from synthdp.data.visits import (
     DIED,
     OUTER,
     PERSONS,
+    SECOND,
     STEPS,
     VisitFrame,
     levels_between,
@@ -63,8 +65,10 @@ from synthdp.model.visits.laws import (
 from synthdp.model.visits.planning import (
     END_NUMBERS,
     END_PAIRS,
+    LAST_PAIRS,
     PERSON_LEVELS,
     PERSON_PAIRS,
+    SECOND_PAIRS,
     STEP_PAIRS,
     VISIT_LEVELS,
     VISIT_PAIRS,
@@ -72,9 +76,10 @@ from synthdp.model.visits.planning import (
     arrows_of,
     at_end,
 )
-from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.privacy.mechanisms.views import ChosenOnView, OnView
-from synthdp.privacy.plan import ReleasePlan, needed
+from synthdp.model.visits.predict import asked, chosen_arrows, worth_counting
+from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
+from synthdp.privacy.mechanisms.views import OnView
+from synthdp.privacy.plan import needed
 from synthdp.privacy.private import Released
 from synthdp.privacy.table import Columns
 from synthdp.spec.model.linked import LinkedSpec
@@ -89,61 +94,93 @@ class FittedVisits:
 
     tables: Released[Tables]
     model: Released[VisitModel]
+    arrows: VisitArrows
 
 
 def fit(
     releaser: Releaser, spec: LinkedSpec, frame: VisitFrame, *, rng: np.random.Generator
 ) -> FittedVisits:
     """Measure levels, then pairs on groups of them, and fit the laws. `rng` draws no noise."""
-    arrows = arrows_of(spec, frame)
-    tables = measure(releaser, spec, frame, arrows)
-    return FittedVisits(tables, tables.map(lambda t: VisitFit(spec, frame, arrows, t).model(rng)))
+    seen, arrows = measure(releaser, spec, frame)
+    model = seen.map(lambda t: VisitFit(spec, frame, arrows, t).model(rng))
+    return FittedVisits(seen, model, arrows)
 
 
 def measure(
-    releaser: Releaser, spec: LinkedSpec, frame: VisitFrame, arrows: VisitArrows
-) -> Released[Tables]:
-    """All noisy tables: pairs are counted on groups of levels that the first ones make."""
-    plan = releaser.plan
-    levels = {
-        purpose: releaser.release(needed(plan.linked.get(purpose), purpose), purpose=purpose)
-        for purpose in (PERSON_LEVELS, VISIT_LEVELS, END_NUMBERS)
-    }
-    together = _joined(levels)
-    chosen = chosen_pairs(plan, spec, frame, arrows, together.value)
-    pairs = {p: releaser.release(look, purpose=p) for p, look in chosen.items()}
-    return together.zip(_joined(pairs)).map(lambda both: {**both[0], **both[1]})
-
-
-def chosen_pairs(
-    plan: ReleasePlan, spec: LinkedSpec, frame: VisitFrame, arrows: VisitArrows, levels: Tables
-) -> dict[str, ChosenOnView]:
-    """The looks at pairs by purpose, on groups of levels that released tables of levels make."""
-    groups, found = groups_of_views(frame, level_starts(frame, levels)), {}
-    sizes, targets = sizes_of(groups), {t.split(".", 1)[1] for t in spec.evaluation.targets}
+    releaser: Releaser, spec: LinkedSpec, frame: VisitFrame
+) -> tuple[Released[Tables], VisitArrows]:
+    """All looks, and the arrows: those of the spec, or those that the first looks show."""
+    looks = Looks(releaser, spec, frame)
+    if spec.graph.mode == "predict":
+        arrows = looks.search()
+        return looks.seen, arrows
+    arrows = arrows_of(spec, frame)
     for purpose, tables in arrows.tables(frame).items():
-        planned = plan.linked.get(purpose)
-        if not isinstance(planned, OnView):
-            continue
-        weights = [
-            math.prod(sizes[n] for n in table) ** (1 / 3)
-            * (SETTINGS.targets if targets & {bare(frame, n) for n in table} else 1.0)
-            for table in tables
-        ]
-        used = {n for table in tables for n in table}
-        own = groups[planned.view]
-        own = LevelGroups(own.domain, {n: s for n, s in own.starts.items() if n in used})
-        found[purpose] = planned.choose(tables, own, weights)
-    return found
+        looks.count(purpose, tables)
+    return looks.seen, arrows
 
 
-def _joined(released: Mapping[str, Released[tuple[NoisyTable, ...]]]) -> Released[Tables]:
-    names = iter(released.items())
-    name, first = next(names)
-    found: Released[Tables] = first.map(lambda t, name=name: {name: t})  # type: ignore[misc]
-    for name, more in names:
-        found = found.zip(more).map(lambda both, name=name: {**both[0], name: both[1]})  # type: ignore[misc]
-    return found
+class Looks:
+    """The looks of a run, one after the other: pairs are counted on groups of levels that the
+    first ones make.
+    """
+
+    def __init__(self, releaser: Releaser, spec: LinkedSpec, frame: VisitFrame) -> None:
+        self.releaser, self.spec, self.frame = releaser, spec, frame
+        first = self._released(PERSON_LEVELS)
+        self.seen: Released[Tables] = first.map(lambda tables: {PERSON_LEVELS: tables})
+        for purpose in (VISIT_LEVELS, END_NUMBERS):
+            self._add(purpose, self._released(purpose))
+        self.groups = groups_of_views(frame, level_starts(frame, self.seen.value))
+        self.sizes = sizes_of(self.groups)
+
+    def _released(self, purpose: str) -> Released[tuple[NoisyTable, ...]]:
+        planned = needed(self.releaser.plan.linked.get(purpose), purpose)
+        assert isinstance(planned, OnView)
+        return self.releaser.release(planned, purpose=purpose)
+
+    def _add(self, purpose: str, tables: Released[tuple[NoisyTable, ...]]) -> None:
+        self.seen = self.seen.zip(tables).map(lambda both: {**both[0], purpose: both[1]})
+
+    def count(self, purpose: str, tables: Sequence[Columns]) -> None:
+        """Count pairs, those with more cells and those of targets with less noise."""
+        planned = self.releaser.plan.linked.get(purpose)
+        if not tables or not isinstance(planned, OnView):
+            return
+        targets = {t.split(".", 1)[1] for t in self.spec.evaluation.targets}
+
+        def weight(table: Columns) -> float:
+            sharp = bool(targets & {bare(self.frame, name) for name in table})
+            cells = math.prod(self.sizes[name] for name in table)
+            return float(cells ** (1 / 3) * (SETTINGS.targets if sharp else 1.0))
+
+        own, used = self.groups[planned.view], {name for table in tables for name in table}
+        groups = LevelGroups(own.domain, {n: s for n, s in own.starts.items() if n in used})
+        chosen = planned.choose(tables, groups, [weight(table) for table in tables])
+        self._add(purpose, self.releaser.release(chosen, purpose=purpose))
+
+    def search(self) -> VisitArrows:
+        """Mode predict: the arrows that pairs of persons, first and second visits show, and the
+        steps that are worth counting.
+        """
+        spec, frame = self.spec, self.frame
+        for purpose, tables in zip(
+            (PERSON_PAIRS, VISIT_PAIRS, SECOND_PAIRS), asked(spec, frame), strict=True
+        ):
+            self.count(purpose, tables)
+        fit = VisitFit(spec, frame, VisitArrows({}, {}, {}, ()), self.seen.value)
+        known = fit.persons_law, fit.outer_law, fit.second_law
+        arrows = chosen_arrows(spec, frame, *known)
+        rest = arrows.tables(frame)
+        self.count(LAST_PAIRS, rest[LAST_PAIRS])
+        self.count(END_PAIRS, rest[END_PAIRS])
+        planned = needed(self.releaser.plan.linked.get(STEP_PAIRS), STEP_PAIRS)
+        assert isinstance(planned, OnView) and isinstance(planned.inner, AdaptiveMarginals)
+        steps = fit.people * float(fit.reached[2:].sum())
+        noise = planned.inner.noise_multiplier
+        worth = worth_counting(frame, arrows, *known[1:], noise=noise, steps=max(1.0, steps))
+        self.count(STEP_PAIRS, worth)
+        return arrows
 
 
 def level_starts(frame: VisitFrame, tables: Tables) -> dict[str, Starts]:
@@ -206,11 +243,13 @@ class VisitFit:
             view: [on_groups(t, self.groups[view]) for t in tables[levels]]
             for view, levels in ((PERSONS, PERSON_LEVELS), (OUTER, VISIT_LEVELS))
         }
-        pairs, ends = tables.get(VISIT_PAIRS, ()), tables.get(END_PAIRS, ())
+        outer = (t for p in (VISIT_PAIRS, LAST_PAIRS, END_PAIRS) for t in tables.get(p, ()))
         self.persons = Pooled([*grouped[PERSONS], *tables.get(PERSON_PAIRS, ())])
-        self.outer = Pooled([*grouped[OUTER], *pairs, *ends])
-        self.steps = Pooled(tables[STEP_PAIRS])
+        self.outer = Pooled([*grouped[OUTER], *outer])
+        self.second = Pooled(tables.get(SECOND_PAIRS, ()))
+        self.steps = Pooled(tables.get(STEP_PAIRS, ()))
         self.known_ends = tables[END_NUMBERS]
+        self.asked_of_ends: dict[str, bool] = {}
         self._count(tables)
 
     def _count(self, tables: Tables) -> None:
@@ -232,16 +271,27 @@ class VisitFit:
         # Visits after which there may be another one.
         self.at_risk = max(1.0, self.people * float(self.reached[1 : frame.most].sum()))
 
+    @cached_property
+    def persons_law(self) -> PairTables:
+        """What is known of persons."""
+        return self.persons.laws(self.groups[PERSONS].coarse)
+
+    @cached_property
+    def outer_law(self) -> PairTables:
+        """What is known of first and last visits."""
+        return self.outer.laws(self.groups[OUTER].coarse)
+
+    @cached_property
+    def second_law(self) -> PairTables:
+        """What is known of second visits."""
+        return self.second.laws(self.groups[SECOND].coarse)
+
     def model(self, rng: np.random.Generator) -> VisitModel:
         """The laws of persons, first visits, steps and ends."""
         frame, arrows = self.frame, self.arrows
         rows: Rows = {}
         laws: dict[str, Law] = {}
-        for pool, view, own in (
-            (self.persons, PERSONS, arrows.persons),
-            (self.outer, OUTER, arrows.first),
-        ):
-            known = pool.laws(self.groups[view].coarse)
+        for known, own in ((self.persons_law, arrows.persons), (self.outer_law, arrows.first)):
             for child, parents in own.items():
                 laws[child] = self._law(known, child, parents, rows)
                 self._draw(laws, child, rows, rng)
@@ -262,8 +312,6 @@ class VisitFit:
             np.zeros(frame.most),
             self._died_later(),
             self._till(),
-            tuple(r.column for r in self.spec.rules() if r.kind == "nonincreasing"),
-            tuple(r.column for r in self.spec.rules() if r.kind in ("nondecreasing", "once")),
         )
         return self._held(start, steps, rng)
 
@@ -274,8 +322,26 @@ class VisitFit:
         rows[child] = drawn_levels(law.probabilities(self.sizes, rows, SETTINGS.start), rng)
 
     def _law(self, known: PairTables, child: str, parents: Sequence[str], rows: Rows) -> Law:
-        tables = {p: known.table(p, child) for p in parents if known.has(p, child)}
+        found = {p: self._table(known, p, child) for p in parents}
+        tables = {p: table for p, table in found.items() if table is not None}
         return fitted_law(self.sizes, tables, known.margins[child], rows)
+
+    def _table(self, known: PairTables, parent: str, child: str) -> Probabilities | None:
+        """The table of a parent and its child; of a step that was not counted over all, what first
+        or second visits say.
+        """
+        if known.has(parent, child):
+            return known.table(parent, child)
+        if child not in self.arrows.steps or not self.second.tables:
+            return None
+        if self.second_law.has(parent, child):
+            return self.second_law.table(parent, child)
+
+        def first(name: str) -> str:
+            return self.frame.first(bare(self.frame, name)) if self._shown(name) else name
+
+        some = self.outer_law.has(first(parent), first(child))
+        return self.outer_law.table(first(parent), first(child)) if some else None
 
     # --- the visit before ---
 
@@ -284,7 +350,7 @@ class VisitFit:
         frame = self.frame
         people = frame.modelled.names
         visits = [c.name for c in frame.of_visits.columns]
-        wanted = [(p,) for p in people] + [(frame.now(c),) for c in visits]
+        wanted: list[Columns] = [(name,) for name in (*people, *map(frame.now, visits))]
         wanted += [
             (parent, child)
             for child, parents in self.arrows.steps.items()
@@ -322,7 +388,8 @@ class VisitFit:
             for name in frame.modelled.names:
                 if name in known.margins:  # who has more visits stands in more steps
                     now = np.bincount(rows[name], weight, self.sizes[name]) / weight.sum()
-                    weight *= (known.margins[name] / np.maximum(now, 1e-9))[rows[name]]
+                    ratio = known.margins[name] / np.maximum(now, SETTINGS.least)
+                    weight *= np.clip(ratio, 0.1, 10.0)[rows[name]]
         pick = rng.choice(SETTINGS.start, SETTINGS.start, p=weight / weight.sum())
         found = {name: rows[name][pick] for name in frame.modelled.names}
 
@@ -358,7 +425,7 @@ class VisitFit:
         begun |= {number: np.ones(SETTINGS.start, np.int64), **self._clocks(first, rng)}
         later = np.flatnonzero(steps[number] < frame.most)
         mixed = {
-            # What no law of steps asks for is known of first visits alone, until rows are generated.
+            # What no law of steps asks for is known of first visits alone, until rows are drawn.
             name: np.concatenate([begun[name][:one], steps.get(name, begun[name])[later]])
             for name in {*self.arrows.end, number}
             if name in begun
@@ -406,6 +473,10 @@ class VisitFit:
                 apart = np.outer(base, common)
                 found = seen.counts[:, ends] / self.at_risk - apart
                 signal = max(float((found**2).mean()) - noise, 0.0)
+                if not self.asked_of_ends.setdefault(
+                    parent, signal >= SETTINGS.least_signal * noise
+                ):
+                    continue
                 hazard = np.maximum(apart + signal / (signal + noise) * found, 0.0)
             most = (1 - SETTINGS.goes_on) * base
             hazard *= np.minimum(1.0, most / np.maximum(hazard.sum(1), 1e-12))[:, None]
@@ -437,7 +508,7 @@ class VisitFit:
     # --- held to what it generates ---
 
     def _held(self, model: VisitModel, known: PairTables, rng: np.random.Generator) -> VisitModel:
-        """The model after rounds of half steps towards laws of the rows that it generates itself."""
+        """The model after rounds of half steps towards laws of the rows that it draws itself."""
         fewest, most = SETTINGS.generated
         persons = int(min(max(self.people, fewest), most))
         seen: list[Generated] = []

@@ -40,6 +40,11 @@ class VisitSettings:
     """How far a round goes: whole steps diverge."""
     kept: int = 3
     """Rounds whose rows are fitted on together."""
+    all_lags: int = 36
+    """Up to so many pairs of a visit and the one before, mode predict counts all: what a treatment
+    does is hidden where it is given to those who need it."""
+    least_signal: float = 0.5
+    """Variance, in that of the noise, below which a column is not asked about ends."""
     goes_on: float = 0.02
     """Least probability that a visit is not the last."""
     targets: float = 1.5
@@ -53,14 +58,15 @@ SETTINGS = VisitSettings()
 
 @dataclass(frozen=True)
 class Law:
-    """A child's law given its parents: logits `[levels of all parents + 1, levels]`, biases last."""
+    """A child's law given its parents: logits `[their levels + 1, levels]`, biases last."""
 
     parents: tuple[str, ...]
     weights: Floats
 
     def probabilities(self, sizes: Mapping[str, int], rows: Rows, count: int) -> Probabilities:
         """Of the child's levels in each of `count` rows, `[rows, levels]`."""
-        return softmax(self.logits(sizes, rows, count), axis=1)
+        found: Probabilities = softmax(self.logits(sizes, rows, count), axis=1)
+        return found
 
     def logits(self, sizes: Mapping[str, int], rows: Rows, count: int) -> Floats:
         """The same as logits."""
@@ -121,8 +127,6 @@ class VisitModel:
     shifts: Floats
     died_later: float = 0.0
     till: Mapping[str, Probabilities] | None = None
-    falls: tuple[str, ...] = ()
-    rises: tuple[str, ...] = ()
 
 
 def bare(frame: VisitFrame, name: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-from synthdp.data.visits import OUTER, PERSONS, STEPS, VisitFrame
+from synthdp.data.visits import OUTER, PERSONS, SECOND, STEPS, VisitFrame
 from synthdp.privacy.calibration import calibrated, mu_of
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.mechanisms.views import OnView
@@ -25,11 +25,14 @@ Arrows = Mapping[str, tuple[str, ...]]
 
 PERSON_LEVELS, PERSON_PAIRS = "persons: levels", "persons: pairs"
 VISIT_LEVELS, VISIT_PAIRS = "visits: levels", "visits: pairs"
+SECOND_PAIRS, LAST_PAIRS = "second visits: pairs", "last visits: pairs"
 END_NUMBERS, END_PAIRS = "ends: numbers", "ends: pairs"
 STEP_PAIRS = "steps: pairs"
 """Purposes, as ledgers and certificates name them."""
 LEVELS_PART = 0.35
 """Of the squared share of persons, and of visits, that is for single columns."""
+VISIT_PARTS = {"given": (0.35, 0.0, 0.3), "predict": (0.3, 0.2, 0.15)}
+"""Of that of visits, for pairs of first, second and last visits."""
 NUMBERS_PART = 0.7
 """Of that of ends, that is for how many visits there are, and how they end."""
 SHARP = 0.25
@@ -68,7 +71,8 @@ class VisitArrows:
         ends = [(at_end(frame, p), frame.now("end")) for p in self.end if p != frame.now("number")]
         return {
             PERSON_PAIRS: [(p, child) for child, parents in self.persons.items() for p in parents],
-            VISIT_PAIRS: [*dict.fromkeys([*first, *last])],
+            VISIT_PAIRS: [*dict.fromkeys(first)],
+            LAST_PAIRS: [*dict.fromkeys(last)],
             END_PAIRS: [*dict.fromkeys(ends)],
             STEP_PAIRS: [(p, child) for child, parents in self.steps.items() for p in parents],
         }
@@ -135,7 +139,6 @@ def plan_linked(spec: LinkedSpec, frame: VisitFrame) -> ReleasePlan:
         BudgetError: the accountant cannot resolve it.
     """
     privacy, shares, views = spec.privacy, spec.privacy.shares, frame.views
-    tables = arrows_of(spec, frame).tables(frame)
     most = frame.most - 1
 
     def mu(share: float, part: float = 1.0) -> float:
@@ -160,17 +163,25 @@ def plan_linked(spec: LinkedSpec, frame: VisitFrame) -> ReleasePlan:
     known: list[Columns] = [numbers, (frame.now("number"), frame.now("end"))]
     if frame.till is not None:
         known.append((frame.now("end"), frame.last("till")))
-    looks: dict[str, OnView[NoisyMarginals] | OnView[AdaptiveMarginals] | None] = {
+    mode = spec.graph.mode
+    first, second, last = VISIT_PARTS.get(mode, VISIT_PARTS["given"])
+    looks: dict[str, OnView[NoisyMarginals] | OnView[AdaptiveMarginals]] = {
         PERSON_LEVELS: levels(
             PERSONS, [(n,) for n in frame.modelled.names], mu(shares.persons, LEVELS_PART)
         ),
         PERSON_PAIRS: pairs(PERSONS, mu(shares.persons, 1 - LEVELS_PART)),
         VISIT_LEVELS: levels(OUTER, [(n,) for n in outer], mu(shares.first, LEVELS_PART)),
-        VISIT_PAIRS: pairs(OUTER, mu(shares.first, 1 - LEVELS_PART)),
+        VISIT_PAIRS: pairs(OUTER, mu(shares.first, first)),
+        LAST_PAIRS: pairs(OUTER, mu(shares.first, last)),
         END_NUMBERS: levels(PERSONS, known, mu(shares.ends, NUMBERS_PART)),
         END_PAIRS: pairs(OUTER, mu(shares.ends, 1 - NUMBERS_PART)),
         STEP_PAIRS: pairs(STEPS, mu(shares.steps), most),
     }
-    planned = {name: look for name, look in looks.items() if tables.get(name, True)}
+    if mode == "predict":
+        looks[SECOND_PAIRS] = pairs(SECOND, mu(shares.first, second))
+        planned = looks
+    else:
+        tables = arrows_of(spec, frame).tables(frame)
+        planned = {name: look for name, look in looks.items() if tables.get(name, True)}
     rough = ReleasePlan(privacy.epsilon, privacy.delta, privacy.adjacency, 1, linked=planned)
     return calibrated(rough)

@@ -37,8 +37,6 @@ def save(model: VisitModel, folder: Path) -> None:
         "steps": list(model.steps),
         "starts": {name: list(map(int, starts)) for name, starts in model.starts.items()},
         "died_later": model.died_later,
-        "falls": list(model.falls),
-        "rises": list(model.rises),
     }
     (folder / MODEL_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
@@ -90,8 +88,6 @@ def _model(content: Any, arrays: Mapping[str, Probabilities], frame: VisitFrame)
         arrays["shifts"],
         float(content["died_later"]),
         part("till") or None,
-        tuple(content["falls"]),
-        tuple(content["rises"]),
     )
 
 
@@ -120,9 +116,9 @@ def _problem(model: VisitModel, arrays: Mapping[str, Probabilities]) -> str:
             return f"{name} comes before its parents"
         known.add(name)
     shapes = {"numbers": (frame.most + 1,), "shifts": (frame.most,)}
-    for end in (DIED, CUT_DIED) if frame.till is not None else ():
-        shapes[f"till {end}"] = (frame.till.levels - 1,) if frame.till else ()
-    if any(arrays[name].shape != shape for name, shape in shapes.items() if name in arrays):
+    if frame.till is not None:
+        shapes |= {f"till {end}": (frame.till.levels - 1,) for end in (DIED, CUT_DIED)}
+    if any(arrays[name].shape != shape for name, shape in shapes.items()):
         return "a law of visits has another shape"
     laws = [arrays["numbers"], *(model.till or {}).values()]
     if any(a.min() < 0 or not math.isclose(a.sum(), 1) for a in laws):

@@ -169,27 +169,34 @@ def _day(value: object) -> str:
 
 
 def _date_of_persons(
-    spec: LinkedSpec, where: Loc, node: Node, *, missing: bool | None = None
+    spec: LinkedSpec, where: Loc, node: Node, *, missing: bool = False
 ) -> Iterator[SpecMistake]:
     """What is wrong with a node that must be a date of persons, where visits have dates."""
     persons, visits = spec.dataset.persons_name, spec.dataset.visits
-    column, order = spec.columns[persons].get(node.column), spec.order_column
-    if node.table != persons or node.lag or node.number:
-        yield SpecMistake(where, f"got {node}", f"name a column of {persons}")
-    elif column is None:
-        hint = nearest(node.column, spec.columns[persons])
-        message = f"unknown column {node.column!r} of {persons}"
-        yield SpecMistake(where, message, hint or f"declare it under columns.{persons}")
-    elif not isinstance(column, Datetime):
-        message = f"{node} is {column.type}, and must be a date"
-        yield SpecMistake(where, message, "declare it datetime")
-    elif missing is not None and column.missing != missing:
-        message = f"{node} is missing for those who live"
-        hint = f"set columns.{persons}.{node.column}.missing: true"
-        yield SpecMistake(where, message, hint)
-    elif isinstance(order, Integer):
-        message = f"{node} is a date, and {visits.order!r}, the order of visits, a whole number"
-        yield SpecMistake(where, message, "order visits by a date, or delete it")
+    column = spec.columns[persons].get(node.column)
+    told = _told(
+        [
+            (node != Node(persons, node.column), f"got {node}", f"name a column of {persons}"),
+            (column is None, *_unknown(node, spec.columns[persons])),
+            (
+                not isinstance(column, Datetime),
+                f"{node} is {getattr(column, 'type', '')}, and must be a date",
+                "declare it datetime",
+            ),
+            (
+                missing and not getattr(column, "missing", False),
+                f"{node} is missing for those who live",
+                f"set columns.{persons}.{node.column}.missing: true",
+            ),
+            (
+                isinstance(spec.order_column, Integer),
+                f"{node} is a date, and {visits.order!r}, the order of visits, a whole number",
+                "order visits by a date, or delete it",
+            ),
+        ]
+    )
+    if told:
+        yield SpecMistake(where, *told)
 
 
 def _ends(spec: LinkedSpec) -> Iterator[SpecMistake]:
@@ -267,22 +274,35 @@ def _possible(spec: LinkedSpec, where: Loc, node: Node, *, before: bool) -> Iter
 def _steady(spec: LinkedSpec, where: Loc, kind: str, node: Node) -> Iterator[SpecMistake]:
     """What is wrong with a column whose levels shall not fall, not rise or stay once reached."""
     visits = spec.dataset.visits_name
-    column = spec.columns[visits].get(node.column) if node.table == visits else None
-    if node.table != visits or node.column == spec.dataset.visits.order:
-        message = f"{kind} is of a column of {visits} beside their order, got {node}"
-        yield SpecMistake(where, message, ALLOWED_RULES)
-    elif column is None:
-        yield SpecMistake(where, *_unknown(node, spec.columns[visits]))
-    elif not isinstance(column, Ordinal | Boolean | Integer):
-        message = f"{node} is {column.type}, whose levels have no order"
-        yield SpecMistake(where, message, "declare it ordinal, boolean or integer")
-    elif column.missing:
-        message = f"{node} may be missing, and a missing value has no place in an order"
-        yield SpecMistake(where, message, "set missing: false, or delete the rule")
-    elif kind == "once" and len(column.labels) != 2:
-        message = f"once is of a column of two levels, the second of which stays; {node} has"
-        hint = "use nondecreasing, or declare it boolean"
-        yield SpecMistake(where, f"{message} {column.level_count}", hint)
+    column, other = spec.columns[visits].get(node.column), Node(visits, spec.dataset.visits.order)
+    told = _told(
+        [
+            (
+                node.table != visits or node == other,
+                f"{kind} is of a column of {visits} beside their order, got {node}",
+                ALLOWED_RULES,
+            ),
+            (column is None, *_unknown(node, spec.columns[visits])),
+            (
+                not isinstance(column, Ordinal | Boolean | Integer),
+                f"{node} is {getattr(column, 'type', '')}, whose levels have no order",
+                "declare it ordinal, boolean or integer",
+            ),
+            (
+                getattr(column, "missing", False),
+                f"{node} may be missing, and a missing value has no place in an order",
+                "set missing: false, or delete the rule",
+            ),
+            (
+                kind == "once" and len(getattr(column, "labels", ())) != 2,
+                f"once is of a column of two levels, the second of which stays; {node} has"
+                f" {getattr(column, 'level_count', 0)}",
+                "use nondecreasing, or declare it boolean",
+            ),
+        ]
+    )
+    if told:
+        yield SpecMistake(where, *told)
 
 
 def _unknown(node: Node, known: Collection[str]) -> tuple[str, str]:
@@ -329,12 +349,18 @@ Told = tuple[str, str | None]
 """A message and a hint."""
 
 
+def _told(wrong: Iterable[tuple[Any, str, str | None]]) -> Told | None:
+    """The first that holds."""
+    return next(((message, hint) for holds, message, hint in wrong if holds), None)
+
+
 class _Places:
     """Where nodes may stand in the arrows of a spec."""
 
     def __init__(self, spec: LinkedSpec) -> None:
-        self.spec, self.birth, self.death = spec, spec.birth, spec.death
+        self.spec, self.birth = spec, spec.birth
         self.persons, self.visits = spec.dataset.persons_name, spec.dataset.visits_name
+        self.died, self.gap = Node(self.persons, spec.death or ""), Node(self.visits, "gap")
         nodes = [node for node in spec.nodes() if not node.number]
         self.effects = {t: [n.column for n in nodes if n.table == t] for t in spec.columns}
         self.clocks = _clocks_of(spec)
@@ -343,72 +369,114 @@ class _Places:
 
     def cause(self, node: Node) -> Told | None:
         """What is wrong with a cause by itself."""
-        at_visit, told = node.table == self.visits, ""
-        if at_visit and node.lag < 0:
-            told = "an arrow does not go back in time; [+1] is of evaluation.targets"
-        elif at_visit and node.lag > 1:
-            told = "arrows reach back to the visit before, [-1], and no further yet"
-        elif at_visit and (node.number or 1) > 1:
-            told = "by its number only the first visit has a law of its own"
-        elif at_visit and node.column == "end":
-            told = "who has a visit did not stop before it"
-        elif at_visit and node.column == "gap" and not node.lag:
-            told = f"the gap before a visit is no cause of it yet; write {self.visits}[-1].gap"
-        elif node == Node(self.persons, self.death or ""):
-            told = "death comes after all visits, and is an effect alone"
-        return (f"{node}: {told}", None) if told else self._known(node, self.causes)
+        wrong = [
+            (node.lag < 0, "an arrow does not go back in time; [+1] is of evaluation.targets"),
+            (node.lag > 1, "arrows reach back to the visit before, [-1], and no further yet"),
+            ((node.number or 1) > 1, "by its number only the first visit has a law of its own"),
+            (node.column == "end", "who has a visit did not stop before it"),
+            (
+                node == self.gap,
+                f"the gap before a visit is no cause of it yet; write {self.visits}[-1].gap",
+            ),
+        ]
+        if node.table != self.visits:
+            wrong = [(node == self.died, "death comes after all visits, and is an effect alone")]
+        found = _told((holds, f"{node}: {message}", None) for holds, message in wrong)
+        return found or self._known(node, self.causes)
 
     def effect(self, node: Node) -> Told | None:
         """What is wrong with an effect by itself."""
-        if node.table == self.visits and (node.lag or (node.number or 1) > 1):
-            hint = f"write {Node(self.visits, node.column)}, or of the first visit"
-            hint = f"{hint} {Node(self.visits, node.column, number=1)}"
-            return f"{node}: an effect is at any visit, or at the first", hint
-        if node.table == self.visits and node.number and node.column in STEPS:
-            hint = f"write {Node(self.visits, node.column)}"
-            return f"{node}: one law holds for all visits", hint
-        if node.table == self.visits and node.column in self.clocks:
-            return f"{node}: it follows from the order of visits, and is a cause alone", None
-        return self._known(node, self.effects)
+        any_visit = Node(self.visits, node.column)
+        first = replace(any_visit, number=1)
+        wrong = [
+            (
+                node not in (any_visit, first),
+                f"{node}: an effect is at any visit, or at the first",
+                f"write {any_visit}, or of the first visit {first}",
+            ),
+            (
+                node == first and node.column in STEPS,
+                f"{node}: one law holds for all visits",
+                f"write {any_visit}",
+            ),
+            (
+                node.column in self.clocks,
+                f"{node}: it follows from the order of visits, and is a cause alone",
+                None,
+            ),
+        ]
+        found = _told(wrong) if node.table == self.visits else None
+        return found or self._known(node, self.effects)
 
     def arrow(self, cause: Node, effect: Node) -> Told | None:
         """What is wrong with an arrow between two nodes that may be."""
         same = Node(self.visits, cause.column)
-        before = f"write {Node(self.visits, cause.column, lag=1)}"
-        if cause == effect:
-            return "leads to itself", before if cause.table == self.visits else "delete it"
+        before, write = f"write {replace(same, lag=1)}", f"write {same}"
         if cause.table != self.visits:
-            return None
-        if effect.table == self.persons and effect.column != self.death:
-            return "goes from a visit back to the person", f"turn it round: {effect} -> {cause}"
-        if effect.table == self.persons and cause != same:
-            return "is of another visit than the last, which death follows", f"write {same}"
-        if effect.number and cause.lag:
-            return "has no visit before the first to come from", f"write {same}"
-        if cause.number and not effect.number:
-            return "skips the visits between; the first is no cause of later ones yet", before
-        if effect == Node(self.visits, "gap") and not cause.lag and cause.column != "number":
-            return "goes back in time: the gap comes before the visit", before
-        return None
+            return _told([(cause == effect, "leads to itself", "delete it")])
+        back = effect.table == self.persons
+        return _told(
+            [
+                (cause == effect, "leads to itself", before),
+                (
+                    back and effect != self.died,
+                    "goes from a visit back to the person",
+                    f"turn it round: {effect} -> {cause}",
+                ),
+                (
+                    back and cause != same,
+                    "is of another visit than the last, which death follows",
+                    write,
+                ),
+                (
+                    effect.number and cause.lag,
+                    "has no visit before the first to come from",
+                    write,
+                ),
+                (
+                    cause.number and not effect.number,
+                    "skips the visits between; the first is no cause of later ones yet",
+                    before,
+                ),
+                (
+                    effect == self.gap and not cause.lag and cause.column != "number",
+                    "goes back in time: the gap comes before the visit",
+                    before,
+                ),
+            ]
+        )
 
     def _known(self, node: Node, known: Mapping[str, Collection[str]]) -> Told | None:
         """What is wrong with the names of a node."""
         if node.table not in known:
             hint = nearest(node.table, known) or f"tables are {' and '.join(known)}"
             return f"unknown table {node.table!r} in {node}", hint
-        if node.table == self.persons and (node.lag or node.number):
-            hint = f"write {Node(self.persons, node.column)}"
-            return f"{node}: a person has one row of {self.persons}", hint
-        if node == Node(self.persons, self.birth or ""):
-            return f"{node} is modelled by the age at the first visit", f"write {self.persons}.age"
-        if node.table == self.visits and node.column == self.spec.dataset.visits.order:
-            hint = f"as a cause write {self.visits}.calendar or {self.visits}.number, as an effect"
-            message = f"{node}: the order of visits is modelled by the gaps between them"
-            return message, f"{hint} {self.visits}.gap"
-        if node.column == "age" and not self.birth and node.column not in known[node.table]:
-            rule = f"{self.persons}.birth <= {self.visits}.{self.spec.dataset.visits.order}"
-            return f"{node} needs a date of birth", f"write a constraint such as {rule}"
-        return None if node.column in known[node.table] else _unknown(node, known[node.table])
+        order = Node(self.visits, self.spec.dataset.visits.order)
+        at_visit, unknown = node.table == self.visits, node.column not in known[node.table]
+        wrong = [
+            (
+                not at_visit and node != Node(node.table, node.column),
+                f"{node}: a person has one row of {self.persons}",
+                f"write {Node(self.persons, node.column)}",
+            ),
+            (
+                node == Node(self.persons, self.birth or ""),
+                f"{node} is modelled by the age at the first visit",
+                f"write {self.persons}.age",
+            ),
+            (
+                at_visit and node.column == order.column,
+                f"{node}: the order of visits is modelled by the gaps between them",
+                f"as a cause write {self.visits}.calendar or {self.visits}.number, as an effect"
+                f" {self.visits}.gap",
+            ),
+            (
+                unknown and node.column == "age",
+                f"{node} needs a date of birth",
+                f"write a constraint such as {self.persons}.birth <= {order}",
+            ),
+        ]
+        return _told(wrong) or (_unknown(node, known[node.table]) if unknown else None)
 
 
 def _cycles(spec: LinkedSpec, written: dict[tuple[Node, Node], int]) -> Iterator[SpecMistake]:
