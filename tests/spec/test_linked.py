@@ -22,6 +22,7 @@ from synthdp.spec.load.loader import load_spec, own_text, parse_any, parse_spec
 from synthdp.spec.load.yaml_tree import read
 from synthdp.spec.model import LinkedRule, LinkedSpec, ReleaseSpec
 from synthdp.spec.schema import json_schema
+from synthdp.spec.writing import yaml_text
 
 FOLDER = Path(__file__).with_name("linked")
 CLINIC = (FOLDER / "clinic.yaml").read_text(encoding="utf-8")
@@ -153,6 +154,18 @@ def test_the_resolution_in_steps_of_the_order(resolution: str, steps: int) -> No
 def test_the_resolution_of_whole_numbers_is_one() -> None:
     spec = linked(with_change("order: year", "order: year\n      resolution: 2", RANDHIE))
     assert spec.dataset.visits.step(spec.order_column) == 2
+
+
+def test_a_spec_that_is_written_is_read_again() -> None:
+    for text in (CLINIC, RANDHIE):
+        spec = linked(text)
+        content = spec.model_dump(mode="json", exclude_none=True)
+        for columns in content["columns"].values():
+            for column in columns.values():
+                if "edges" in column:
+                    del column["bins"]
+        whole = linked(yaml_text(content))
+        assert whole == spec and whole.graph.arrows(whole) == spec.graph.arrows(spec)
 
 
 def test_levels_that_never_fall_never_rise_or_stay() -> None:
@@ -306,8 +319,9 @@ DATASET = [
      " visits\n    hint: did you mean 'date'?"),
     ("order: date", "order: stage", "29:19: columns.visits.stage.type: visits are in order of a"
      " date or a whole number, and this is ordinal"),
-    ("order: date", "order: bp", "16:19: dataset.tables.visits.resolution: got '1 day', and 'bp' is"
-     " in whole numbers\n    hint: write a whole number without a unit"),
+    ("order: date\n      at_most: 12\n      resolution: 1 day", "order: bp\n      at_most: 12\n"
+     "      resolution: 2 days", "16:19: dataset.tables.visits.resolution: got '2 days', and 'bp'"
+     " is in whole numbers\n    hint: write a whole number without a unit"),
     ("bins: 40", "bins: 40, missing: true", "columns.visits.date.missing: a visit without a place"),
     ("at_most: 12", "at_most: 1", "15:16: dataset.tables.visits.at_most: got 1; it must be at least"
      " 2"),
@@ -323,6 +337,8 @@ DATASET = [
     ("until: 2024-12-31", "until: 2025-12-31", "17:14: dataset.tables.visits.until: got 2025-12-31;"
      " it must be above 2015-01-01 and at most 2024-12-31, the bounds of 'date'"),
     ("until: 2024-12-31", "until: 2015-01-01", "it must be above 2015-01-01"),
+    ("until: 2024-12-31", "until: 2024-12-31T12:00Z", "without time zone, or a whole number; got"
+     " '2024-12-31T12:00Z'"),
     ("until: 2024-12-31", "until: 12", "got 12, and 'date' is a date"),
     ("until: 2024-12-31", "until: true", "expected a date such as 2024-12-31 without time zone, or"
      " a whole number; got true"),

@@ -96,17 +96,19 @@ def _parsed(
     if tree is None or tree.kind != "map":
         raise SpecError(_listed(problems or [_no_map(path, tree)]))
     linked = len(list(tree.along(TABLES))) > len(TABLES)
-    root: type[ReleaseSpec | LinkedSpec] = LinkedSpec if linked else ReleaseSpec
+    spec: ReleaseSpec | LinkedSpec
     try:
-        spec = root.model_validate(tree.value())
+        if linked:
+            spec = fill_linked(LinkedSpec.model_validate(tree.value()))
+        else:
+            spec = fill_defaults(ReleaseSpec.model_validate(tree.value()))
     except ValidationError as error:
-        problems += _field_problems(path, tree, findings(error, root))
+        found = findings(error, LinkedSpec if linked else ReleaseSpec)
+        problems += _field_problems(path, tree, found)
         raise SpecError(_listed(problems)) from None
     if isinstance(spec, LinkedSpec):
-        spec = fill_linked(spec)
         found = [] if problems else linked_problems(spec)
     else:
-        spec = fill_defaults(spec)
         found = [] if problems else cross_problems(spec)
     if graph_alone:
         own = ("privacy", "shares", "graph")

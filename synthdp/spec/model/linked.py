@@ -79,15 +79,16 @@ class Ends(Model):
 def _until(value: Any) -> Any:
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
+    read: Any = value
     if isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\d", value):
         try:
-            value = datetime.fromisoformat(value)
+            read = datetime.fromisoformat(value)
         except ValueError:
             raise ValueError(f"got {got(value)}, a day or an hour that does not exist") from None
-    if not isinstance(value, datetime) or value.tzinfo is not None:
+    if not isinstance(read, datetime) or read.tzinfo is not None:
         message = "expected a date such as 2024-12-31 without time zone, or a whole number"
         raise ValueError(f"{message}; got {got(value)}")
-    return value
+    return read
 
 
 class VisitsTable(Model):
@@ -103,8 +104,8 @@ class VisitsTable(Model):
         12,
     )
     resolution: Annotated[str, AS_TEXT] = told(
-        "least time between two visits: a number of days, hours, minutes or seconds, or a whole"
-        " number where `order` is one, of which the default is 1",
+        "least time between two visits: a number of days, hours, minutes or seconds; of whole"
+        " numbers one without a unit, by default 1",
         "7 days",
         default="1 day",
     )
@@ -140,7 +141,7 @@ class VisitsTable(Model):
         """The resolution in steps of the column `order`; None where it has no whole ones."""
         count, unit = _RESOLUTION.fullmatch(self.resolution).groups()  # type: ignore[union-attr]
         if not isinstance(order, Datetime):
-            return 1 if "resolution" not in self.model_fields_set else None if unit else int(count)
+            return 1 if self.resolution == "1 day" else None if unit else int(count)
         seconds = int(count) * RESOLUTION_SECONDS[unit] if unit else 1
         return None if seconds % order.step_seconds else seconds // order.step_seconds
 

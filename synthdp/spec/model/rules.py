@@ -43,8 +43,7 @@ def fill_defaults(spec: ReleaseSpec) -> ReleaseSpec:
 
 
 def fill_linked(spec: LinkedSpec) -> LinkedSpec:
-    """A spec of linked tables with bins on a log scale, where ranges that leave them out reach
-    far."""
+    """The spec with bins on a log scale of far-reaching ranges that leave theirs out."""
     made = {
         table: {
             name: with_fine_bins(column, column.bins)
