@@ -93,7 +93,7 @@ def linked_plan_text(facts: Mapping[str, Any]) -> str:
             f"{s['share']:.0%}",
             f"{s['epsilon_alone']:.3f}",
             f"{s['rows_of_a_person']}",
-            f"{s['tables']}",
+            "chosen later" if s["tables"] is None else f"{s['tables']}",
             f"{s['noise']:.3g}",
         )
         for s in facts["spends"]
@@ -107,7 +107,7 @@ def linked_plan_text(facts: Mapping[str, Any]) -> str:
                 say_of_plan("plan_head_linked", facts=facts),
                 Rows(head, rows, numbers=range(1, 6)),
                 "(noise: standard deviation in each cell, in rows of the look; of pairs about,"
-                " where all have the same)",
+                " where all have the same; of those chosen later for one table alone)",
                 f"ledger: {ledger['spent_before']:g} spent before, {ledger['spent_after']:g} after,"
                 f" {cap}",
                 f"writes {many(facts['persons'], 'person')} with their visits, in"

@@ -6,13 +6,15 @@ row that is protected. So ledger, certificate and signature are those of one tab
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
+import numpy as np
 import pandas as pd
 
 from synthdp.bundle.certificate import Certificate, certify
@@ -20,13 +22,16 @@ from synthdp.bundle.content import Bundle
 from synthdp.bundle.descriptions import SPEC_HEAD, shown_source
 from synthdp.bundle.noisy_values import MARGINALS, table_from_json, tables_json
 from synthdp.bundle.table_files import typed_frame
-from synthdp.data.visits import OUTER, PERSONS, STEPS, VisitFrame
+from synthdp.data.level_groups import LevelGroups
+from synthdp.data.visits import OUTER, PERSONS, SECOND, STEPS, VisitFrame
 from synthdp.errors import SynthdpError, VerifyError
 from synthdp.files import check_sums, parse_json, read_text
 from synthdp.model.visits import store
-from synthdp.model.visits.fit import Tables
+from synthdp.model.visits.fit import Tables, measure
 from synthdp.model.visits.laws import VisitModel
-from synthdp.privacy.mechanisms.views import OnView
+from synthdp.model.visits.planning import VisitArrows, plan_linked
+from synthdp.privacy.mechanisms.marginals import NoisyMarginals, NoisyTable
+from synthdp.privacy.mechanisms.views import ChosenOnView, OnView
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.spec.load.loader import parse_any
 from synthdp.spec.model import (
@@ -45,9 +50,13 @@ from synthdp.spec.model import (
 )
 from synthdp.spec.writing import yaml_text
 
+T = TypeVar("T")
+U = TypeVar("U")
+
 LAWS = {
     PERSONS: "persons: one row of each",
     OUTER: "first and last visits: one row of each person with visits",
+    SECOND: "second visits, each with the first: one row of each person with two",
     STEPS: "visits after the first, each with the one before, all numbers together",
 }
 """What the rows of each view are, in words."""
@@ -216,6 +225,61 @@ def linked_tables_of(stated: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
     return found
 
 
+# --- looks that were taken, taken again on what they gave ---
+
+
+@dataclass(frozen=True)
+class Given(Generic[T]):
+    """A published value in the place of a `Released` one."""
+
+    value: T
+
+    def map(self, change: Callable[[T], U]) -> Given[U]:
+        """A function of it."""
+        return Given(change(self.value))
+
+    def zip(self, other: Given[U]) -> Given[tuple[T, U]]:
+        """Both."""
+        return Given((self.value, other.value))
+
+
+@dataclass(frozen=True)
+class PublishedLooks:
+    """Published tables in the place of looks at rows: what a run counted next, and with what noise,
+    follows from the spec and from these.
+    """
+
+    plan: ReleasePlan
+    tables: Mapping[str, tuple[NoisyTable, ...]]
+
+    def release(
+        self, mechanism: OnView[NoisyMarginals] | ChosenOnView, *, purpose: str
+    ) -> Given[tuple[NoisyTable, ...]]:
+        """The tables of a purpose.
+
+        Raises:
+            VerifyError: they are not those that the mechanism makes.
+        """
+        look = mechanism.budget if isinstance(mechanism, ChosenOnView) else mechanism
+        own = mechanism.chosen if isinstance(mechanism, ChosenOnView) else mechanism.inner
+        starts, known = getattr(own, "starts", {}), self.tables.get(purpose, ())
+        if [t.columns for t in known] != [*own.tables]:
+            raise VerifyError(f"{MARGINALS}: {purpose}: its tables are not those of the spec")
+        for table, sigma in zip(known, own.sigmas, strict=True):
+            name = f"{MARGINALS}: {purpose}: table {', '.join(table.columns)}"
+            groups = {n: starts[n] for n in table.columns if n in starts}
+            if {n: tuple(s) for n, s in table.starts.items()} != groups:
+                raise VerifyError(f"{name}: groups levels otherwise than the tables of levels do")
+            coarse = LevelGroups(look.domain, groups).coarse
+            if table.counts.shape != tuple(coarse[n].levels for n in table.columns):
+                raise VerifyError(f"{name}: its shape is not that of its levels")
+            if not np.isfinite(table.counts).all() or (table.counts % 1).any():
+                raise VerifyError(f"{name}: a count is not whole, as noisy counts are")
+            if not math.isclose(table.sigma, sigma, rel_tol=1e-6):
+                raise VerifyError(f"{name}: states other noise than the plan gives it")
+        return Given(known)
+
+
 # --- what a bundle states ---
 
 
@@ -244,6 +308,19 @@ class LinkedBundle(Bundle):
     def measured(self) -> dict[str, tuple[Any, ...]]:
         """The noisy tables of `marginals.json`, by purpose."""
         return linked_tables_of(self.json(MARGINALS))
+
+    @cached_property
+    def arrows(self) -> VisitArrows:
+        """The arrows of the spec, or those that the published tables show.
+
+        Raises:
+            VerifyError: the tables are not those that the spec's looks make.
+        """
+        looks: Any = PublishedLooks(plan_linked(self.linked, self.frame), self.measured)
+        seen, arrows = measure(looks, self.linked, self.frame)
+        if seen.value.keys() != self.measured.keys():
+            raise VerifyError(f"{MARGINALS}: has tables of a look that the spec does not make")
+        return arrows
 
     @cached_property
     def model(self) -> VisitModel:

