@@ -90,6 +90,7 @@ def _each_table(spec: LinkedSpec) -> Iterator[SpecMistake]:
                 message, hint = (
                     text and text.replace("dataset.source", source) for text in (m.message, m.hint)
                 )
+                hint = hint and hint.partition("; Parquet is read from")[0]  # of one table alone
                 yield replace(m, loc=_moved(m.loc, name), message=message or "", hint=hint)
         for column, declared in spec.columns[name].items():
             if derived_of(declared) is not None:

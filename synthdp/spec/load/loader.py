@@ -26,7 +26,6 @@ from pydantic import ValidationError
 from synthdp.errors import SpecError, SpecProblem
 from synthdp.spec.addresses import home
 from synthdp.spec.checks.checks import cross_problems
-from synthdp.spec.checks.linked import linked_problems
 from synthdp.spec.load.wording import Mistake, SpecMistake, findings, unreadable
 from synthdp.spec.load.yaml_tree import Node, read
 from synthdp.spec.model import LinkedSpec, ReleaseSpec
@@ -107,6 +106,8 @@ def _parsed(
         problems += _field_problems(path, tree, found)
         raise SpecError(_listed(problems)) from None
     if isinstance(spec, LinkedSpec):
+        from synthdp.spec.checks.linked import linked_problems
+
         found = [] if problems else linked_problems(spec)
     else:
         found = [] if problems else cross_problems(spec)
