@@ -207,7 +207,7 @@ def linked_tables_json(tables: Tables, plan: ReleasePlan) -> dict[str, Any]:
     for purpose, own in tables.items():
         look = plan.linked[purpose]
         assert isinstance(look, OnView)
-        about = {"purpose": purpose, "view": look.view, "law": LAWS[look.view]}
+        about: dict[str, Any] = {"purpose": purpose, "view": look.view, "law": LAWS[look.view]}
         about |= {"rows_of_a_person": look.rows}
         told += [about | stated for stated in tables_json(own)["tables"]]
     return {"tables": told}
