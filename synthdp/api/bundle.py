@@ -134,7 +134,8 @@ class Bundle:
         synthdp.errors.VerifyError: ...releases/clinic/bundle is a bundle of one table
           hint: use `table`
         """
-        from synthdp.bundle.linked import checked_linked, is_linked, table_files
+        from synthdp.bundle.content import is_linked
+        from synthdp.bundle.linked import checked_linked, table_files
         from synthdp.errors import VerifyError
 
         if not is_linked(self.path):

@@ -29,7 +29,7 @@ from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME, WrittenFile, chec
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, encode_column
 from synthdp.data.kinds import column_kind
-from synthdp.errors import BoundaryError, OutputError, VerifyError
+from synthdp.errors import BoundaryError, OutputError, SynthdpError, VerifyError
 from synthdp.evaluate.dp_scores import ChargedScore, DpScores
 from synthdp.files import SUMS, check_plain, parse_json, read_text, sync
 from synthdp.graph.causal import CausalGraph
@@ -38,7 +38,7 @@ from synthdp.ledger.entries import INTERNAL, Entry, entry_hash
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import Spend
 from synthdp.privacy.private import Receipt, Released
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec.load.loader import linked_in, parse_spec
 from synthdp.spec.model import ReleaseSpec
 
 if TYPE_CHECKING:
@@ -311,6 +311,14 @@ class Bundle:
     def parquet(self) -> WrittenFile:
         """The table as Parquet."""
         return written(self.folder / PARQUET_NAME)
+
+
+def is_linked(bundle: Path) -> bool:
+    """Whether a bundle's spec is one of linked tables; not where it cannot be read."""
+    try:
+        return linked_in(read_text(bundle / "spec.yaml"), path="spec.yaml") is not None
+    except (OSError, ValueError, SynthdpError):
+        return False
 
 
 def sha256(path: Path) -> str:

@@ -24,7 +24,7 @@ from synthdp.bundle.noisy_values import MARGINALS, table_from_json, tables_json
 from synthdp.bundle.table_files import typed_frame
 from synthdp.data.level_groups import LevelGroups
 from synthdp.data.visits import OUTER, PERSONS, SECOND, STEPS, VisitFrame
-from synthdp.errors import SynthdpError, VerifyError
+from synthdp.errors import VerifyError
 from synthdp.files import check_sums, parse_json, read_text
 from synthdp.model.visits import store
 from synthdp.model.visits.fit import Tables, measure
@@ -63,15 +63,6 @@ LAWS = {
 
 
 # --- the spec ---
-
-
-def is_linked(bundle: Path) -> bool:
-    """Whether a bundle's spec is one of linked tables; not where it cannot be read."""
-    try:
-        text = read_text(bundle / "spec.yaml")
-        return "tables" in text and isinstance(parse_any(text, path="spec.yaml"), LinkedSpec)
-    except (OSError, ValueError, SynthdpError):
-        return False
 
 
 def public_linked(spec: LinkedSpec) -> LinkedSpec:

@@ -214,7 +214,7 @@ def sample(
     """Draw rows from a bundle's model, free of charge; with --do under an intervention, with
     --given of those that were observed so.
     """
-    from synthdp.bundle.linked import is_linked
+    from synthdp.bundle.content import is_linked
     from synthdp.sample.files import check_file, write_blocks
     from synthdp.sample.sampler import Sampler, generator
 

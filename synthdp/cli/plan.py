@@ -50,13 +50,15 @@ def plan(
     rows, also where it rehearses.
     """
     from synthdp.api.spec import Spec
-    from synthdp.api.text import linked_plan_text
-    from synthdp.bundle.linked import as_one
     from synthdp.ledger.connect import check_affordable
-    from synthdp.release.linked import linked_spec, planned_linked
+    from synthdp.spec.load.loader import linked_in, own_text
 
-    linked, _ = linked_spec(spec)
+    linked = linked_in(own_text(spec), path=str(spec))
     if linked is not None:
+        from synthdp.api.text import linked_plan_text
+        from synthdp.bundle.linked import as_one
+        from synthdp.release.linked import planned_linked
+
         _check_plain({"--what-if": what_if, "--rehearse": rehearse, "--for": goal})
         with working():
             facts, balance = planned_linked(linked, spec)
@@ -182,9 +184,10 @@ def release(
 ) -> None:
     """Run a release: measure, train, sample, write the bundle, and judge it."""
     from synthdp.release import run
-    from synthdp.release.linked import linked_spec, release_linked
+    from synthdp.release.linked import release_linked
+    from synthdp.spec.load.loader import linked_in, own_text
 
-    linked, text = linked_spec(spec)
+    linked = linked_in(text := own_text(spec), path=str(spec))
     if linked is not None:
         _check_plain({"--attack": attack == "later", "--accept-refusals": accept_refusals})
         with working():
@@ -216,9 +219,12 @@ def resume(
 ) -> None:
     """Continue an interrupted run without paying again."""
     from synthdp.release import run
-    from synthdp.release.linked import kept_linked, resume_linked
+    from synthdp.release.linked import resume_linked
+    from synthdp.release.run_folder import kept_spec
+    from synthdp.spec.load.loader import linked_in
 
-    linked = kept_linked(out)
+    path, text = kept_spec(out)
+    linked = linked_in(text, path=str(path))
     if linked is not None:
         _check_plain({"--spec": spec, "--without": without})
         with working():

@@ -18,14 +18,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
 from scipy.special import softmax
-from torch import Tensor
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.graph.margins import Floats, Probabilities
@@ -33,6 +32,9 @@ from synthdp.graph.predict import PairTables, fitted_to_margins
 from synthdp.model.ancestral import causal_order
 from synthdp.model.architecture import Architecture
 from synthdp.privacy.mechanisms.marginals import NoisyTable
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Levels = npt.NDArray[np.int64]
 
@@ -92,6 +94,8 @@ def fit_log_linear(
     """
     drawn = int(min(max(SETTINGS.min_drawn, 2 * rows), SETTINGS.max_drawn))
     levels = np.zeros((drawn, len(domain)), np.int64)
+    import torch  # readers of bundles do without it
+
     direct = torch.zeros(architecture.shapes()["direct"])
     biases = [torch.empty(0)] * len(domain)
     least, names = SETTINGS.min_probability, domain.names

@@ -48,7 +48,6 @@ from synthdp.report.prose import say_of_plan
 from synthdp.report.sections import shares
 from synthdp.sample.linked import drawn_frames
 from synthdp.spec.checks.linked import linked_traps
-from synthdp.spec.load.loader import own_text, parse_any
 from synthdp.spec.model import LinkedSpec
 from synthdp.verify.at_hand import check_nearby
 
@@ -252,30 +251,3 @@ def linked_facts(
         "files": files,
         "warnings": linked_traps(spec),
     }
-
-
-def linked_spec(path: Path) -> tuple[LinkedSpec | None, str]:
-    """The spec in a file, if it is one of linked tables, and the file's text.
-
-    Raises:
-        SpecError: it is one, and has mistakes; or the file cannot be read.
-    """
-    return linked_text(text := own_text(path), path), text
-
-
-def kept_linked(out: Path) -> LinkedSpec | None:
-    """The spec of the interrupted run in `out`, if it is one of linked tables.
-
-    Raises:
-        OutputError: there is no such run, or its state was damaged.
-    """
-    path, text = run_folder.kept_spec(out)
-    return linked_text(text, path)
-
-
-def linked_text(text: str, path: Path) -> LinkedSpec | None:
-    """The spec in a text, if it is one of linked tables."""
-    if "tables" not in text:
-        return None
-    found = parse_any(text, path=str(path))
-    return found if isinstance(found, LinkedSpec) else None

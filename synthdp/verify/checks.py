@@ -19,9 +19,8 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import ValidationError
 
-from synthdp.bundle.content import sha256
+from synthdp.bundle.content import is_linked, sha256
 from synthdp.bundle.derived import BY_SPEC, OPTIONAL
-from synthdp.bundle.linked import is_linked
 from synthdp.bundle.signing import (
     ALGORITHM,
     PAYLOAD_TYPE,
@@ -40,13 +39,6 @@ from synthdp.errors import SynthdpError, VerifyError, one_thread
 from synthdp.files import MAX_TEXT, SUMS, parse_json
 from synthdp.report.prose import say
 from synthdp.verify.content import CONTENT_CHECKS
-from synthdp.verify.linked import (
-    PLAN_CHECK,
-    SPEC_CHECK,
-    TABLE_CHECKS,
-    TEXT_CHECKS,
-    LinkedReader,
-)
 from synthdp.verify.privacy import PRIVACY_CHECKS
 from synthdp.verify.reader import Check, Reader, wrong
 from synthdp.verify.rewritten import DISCLOSURE_CHECKS, ESTIMAND_CHECKS, FORM_CHECKS
@@ -222,9 +214,11 @@ def inspect_bundle(
 
     With a `key`, only what it signed is accepted.
     """
-    linked, problems, done = is_linked(folder), list[str](), list[str]()
-    reader = LinkedReader(folder, key=key) if linked else Reader(folder, key=key)
-    checks = LINKED_CHECKS if linked else CHECKS
+    reader, checks, problems, done = Reader(folder, key=key), CHECKS, list[str](), list[str]()
+    if is_linked(folder):
+        from synthdp.verify.linked import LinkedReader, linked_checks  # as heavy as it is rare
+
+        reader, checks = LinkedReader(folder, key=key), linked_checks(CHECKS)
     for name, (file, check) in checks.items():
         done.append(name)
         with one_thread():  # its products are small; a second core would spin beside them
@@ -323,13 +317,3 @@ CHECKS: dict[str, tuple[str, Check]] = {
     **FORM_CHECKS,
     **ORIGIN_CHECKS,
 }
-LINKED_CHECKS: dict[str, tuple[str, Check]] = {
-    "folder": CHECKS["folder"],
-    "checksums": CHECKS["checksums"],
-    **(PRIVACY_CHECKS | SPEC_CHECK),
-    **PLAN_CHECK,
-    **TEXT_CHECKS,
-    **TABLE_CHECKS,
-    **ORIGIN_CHECKS,
-}
-"""Those of a bundle of linked tables."""

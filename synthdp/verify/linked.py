@@ -319,12 +319,6 @@ def _check_parquet(reader: Reader, *, second: bool) -> Iterator[str]:
     yield from parquet_problems(folder / parquet, folder / csv, columns, rows)
 
 
-SPEC_CHECK: dict[str, tuple[str, Check]] = {
-    "spec": ("spec.yaml", _check_spec),
-}
-PLAN_CHECK: dict[str, tuple[str, Check]] = {
-    "plan": ("privacy/certificate.json", _check_plan),
-}
 TEXT_CHECKS: dict[str, tuple[str, Check]] = {
     **{
         file: by_others(file)
@@ -341,3 +335,18 @@ TABLE_CHECKS: dict[str, tuple[str, Check]] = {
     "persons as parquet": ("tables", partial(_check_parquet, second=False)),
     "visits as parquet": ("tables", partial(_check_parquet, second=True)),
 }
+
+
+def linked_checks(one: Mapping[str, tuple[str, Check]]) -> dict[str, tuple[str, Check]]:
+    """All checks, of which some are those of `one` table."""
+    return {
+        "folder": one["folder"],
+        "checksums": one["checksums"],
+        "spec": ("spec.yaml", _check_spec),
+        "ledger": one["ledger"],
+        "certificate": one["certificate"],
+        "plan": ("privacy/certificate.json", _check_plan),
+        **TEXT_CHECKS,
+        **TABLE_CHECKS,
+        "signature": one["signature"],
+    }

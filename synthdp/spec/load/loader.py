@@ -86,6 +86,21 @@ def parse_any(text: str, *, path: str) -> ReleaseSpec | LinkedSpec:
     return _parsed(text, path)[1]
 
 
+def linked_in(text: str, *, path: str) -> LinkedSpec | None:
+    """The spec of a text that is one of linked tables; None of any other text.
+
+    Raises:
+        SpecError: with every mistake in it.
+    """
+    if "tables" not in text:
+        return None
+    tree, _ = read(text.removeprefix("\ufeff"))
+    if tree is None or tree.kind != "map" or len(list(tree.along(TABLES))) <= len(TABLES):
+        return None
+    found = parse_any(text, path=path)
+    return found if isinstance(found, LinkedSpec) else None
+
+
 def _parsed(
     text: str, path: str, *, graph_alone: bool = False
 ) -> tuple[Node, ReleaseSpec | LinkedSpec]:

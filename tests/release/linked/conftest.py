@@ -14,7 +14,9 @@ import yaml
 
 from synthdp.bundle.content import sha256
 from synthdp.files import SUMS
-from synthdp.release.linked import LinkedOutcome, linked_spec, release_linked
+from synthdp.release.linked import LinkedOutcome, release_linked
+from synthdp.spec.load.loader import linked_in
+from synthdp.spec.model import LinkedSpec
 from synthdp.verify.checks import inspect_bundle
 
 PERSONS, MOST = 300, 4
@@ -113,10 +115,16 @@ def write_spec(folder: Path, change: dict[str, Any] | None = None) -> Path:
     return path
 
 
+def spec_at(path: Path) -> LinkedSpec:
+    """The spec in a file."""
+    spec = linked_in(path.read_text(), path=str(path))
+    assert spec is not None
+    return spec
+
+
 def run(path: Path, *, out: Path | None = None, force: bool = False) -> LinkedOutcome:
     """A release of the spec at `path`, into its folder."""
-    spec, text = linked_spec(path)
-    assert spec is not None
+    spec, text = spec_at(path), path.read_text()
     return release_linked(spec, path, text, out=out or path.parent / "out", force=force)
 
 

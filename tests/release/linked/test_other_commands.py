@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 import synthdp
 from synthdp.cli.main import app
 from synthdp.errors import SpecError, SynthdpError, VerifyError
-from synthdp.release.linked import linked_spec, planned_linked
-from tests.release.linked.conftest import write_spec
+from synthdp.release.linked import planned_linked
+from tests.release.linked.conftest import spec_at, write_spec
 
 OF_SPEC = (
     "plan SPEC --rehearse",
@@ -103,7 +103,5 @@ def test_a_spec_of_other_words_is_planned_alike(tmp_path: Path, change: dict[str
     plans = []
     for own in (None, change):
         path = write_spec(tmp_path, own)
-        spec, _ = linked_spec(path)
-        assert spec is not None
-        plans.append(planned_linked(spec, path)[0]["spends"])
+        plans.append(planned_linked(spec_at(path), path)[0]["spends"])
     assert plans[0] == plans[1]

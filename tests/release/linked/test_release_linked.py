@@ -17,11 +17,11 @@ import synthdp
 from synthdp.errors import BudgetError, OutputError, SynthdpError
 from synthdp.ledger.entries import INTERNAL
 from synthdp.ledger.ledger import Ledger
-from synthdp.release.linked import kept_linked, linked_spec, planned_linked, resume_linked
+from synthdp.release.linked import planned_linked, resume_linked
 from synthdp.sample.linked import sample_linked
 from synthdp.sample.sampler import generator
 from synthdp.verify.checks import verify_bundle
-from tests.release.linked.conftest import MOST, run, write_spec, write_tables
+from tests.release.linked.conftest import MOST, run, spec_at, write_spec, write_tables
 
 LOOKS = 7
 
@@ -100,9 +100,7 @@ def test_a_sample_is_free_and_repeats(made: Path) -> None:
 def test_a_plan_reads_no_row(ward: Path) -> None:
     for name in ("patients.csv", "stays.csv"):
         (ward.parent / name).unlink()
-    spec, _ = linked_spec(ward)
-    assert spec is not None
-    facts, balance = planned_linked(spec, ward)
+    facts, balance = planned_linked(spec_at(ward), ward)
     looks = {s["purpose"]: s for s in facts["spends"]}
     assert looks["steps: pairs"]["rows_of_a_person"] == MOST - 1
     assert looks["steps: pairs"]["tables"] == 5 and balance.epsilon == 0
@@ -201,9 +199,7 @@ def test_a_run_that_stopped_goes_on_and_pays_nothing(
         monkeypatch.setattr(f"{views}.{kind}.run", heard)
     out = ward.parent / "out"
     before = (out / "bundle" / "stays.csv").read_bytes() if (out / "bundle").exists() else None
-    spec = kept_linked(out)
-    assert spec is not None
-    outcome = resume_linked(spec, out)
+    outcome = resume_linked(spec_at(ward), out)
     assert len(looks) == (LOOKS + 1 - charges if name == "pack" else 0)
     assert kinds(ward.parent) == ["cap", "reserve", *["charge"] * LOOKS, "settle"]
     assert verify_bundle(outcome.bundle).ok and not (out / ".run").exists()
