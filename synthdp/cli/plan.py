@@ -184,11 +184,12 @@ def release(
 ) -> None:
     """Run a release: measure, train, sample, write the bundle, and judge it."""
     from synthdp.release import run
-    from synthdp.release.linked import release_linked
     from synthdp.spec.load.loader import linked_in, own_text
 
     linked = linked_in(text := own_text(spec), path=str(spec))
     if linked is not None:
+        from synthdp.release.linked import release_linked
+
         _check_plain({"--attack": attack == "later", "--accept-refusals": accept_refusals})
         with working():
             done = release_linked(linked, spec, text, out=out, force=force)
@@ -219,13 +220,14 @@ def resume(
 ) -> None:
     """Continue an interrupted run without paying again."""
     from synthdp.release import run
-    from synthdp.release.linked import resume_linked
     from synthdp.release.run_folder import kept_spec
     from synthdp.spec.load.loader import linked_in
 
     path, text = kept_spec(out)
     linked = linked_in(text, path=str(path))
     if linked is not None:
+        from synthdp.release.linked import resume_linked
+
         _check_plain({"--spec": spec, "--without": without})
         with working():
             done = resume_linked(linked, out)

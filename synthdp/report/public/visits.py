@@ -18,7 +18,7 @@ from synthdp.drawing import charts
 from synthdp.report.prose import number, svg_image, template
 from synthdp.report.sections import Picture, ReportTable
 
-MOST_BARS, MOST_STEPS, MOST_COLUMNS = 16, 8, 24
+MAX_BARS, MAX_STEPS, MAX_COLUMNS = 16, 8, 24
 FloatArray = npt.NDArray[np.float64]
 
 
@@ -58,8 +58,8 @@ class Pair:
         cells = [" to ".join(names) for names in product(*self.labels)]
         both = zip(cells, self.noisy.ravel().tolist(), self.synthetic.ravel().tolist(), strict=True)
         rows = [(name, a, b) for name, a, b in both if max(a, b) > 0]
-        if len(rows) > MOST_BARS:
-            rows = sorted(rows, key=lambda row: (-row[1], row[0]))[:MOST_BARS]
+        if len(rows) > MAX_BARS:
+            rows = sorted(rows, key=lambda row: (-row[1], row[0]))[:MAX_BARS]
         told = f"{what} {self.distance:.1%} of the rows would have to move to make both alike."
         svg = charts.bars([(name[:22], a, b) for name, a, b in rows], alt=f"{title}. {told}")
         return Picture(title, Markup(svg), told)
@@ -89,10 +89,10 @@ def render_visits(
         numbers=numbers.drawn("Visits of a person", "How many visits persons have."),
         ends=ends.drawn("How visits end", "What comes after the last visit that is kept."),
         steps=[
-            p.drawn(p.columns[-1], "From the visit before to the next.") for p in steps[:MOST_STEPS]
+            p.drawn(p.columns[-1], "From the visit before to the next.") for p in steps[:MAX_STEPS]
         ],
-        singles=[p.drawn(p.name, f"Rows of {p.view}.") for p in worst[:MOST_COLUMNS]],
-        left_out=max(0, len(worst) - MOST_COLUMNS),
+        singles=[p.drawn(p.name, f"Rows of {p.view}.") for p in worst[:MAX_COLUMNS]],
+        left_out=max(0, len(worst) - MAX_COLUMNS),
         tables=ReportTable("Every noisy table", columns, tuple(rows)),
         graph=svg_image(graph),
         numbers_file="marginals.json",

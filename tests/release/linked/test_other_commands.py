@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import synthdp
 from synthdp.cli.main import app
 from synthdp.errors import SpecError, SynthdpError, VerifyError
 from synthdp.release.linked import planned_linked
+from synthdp.spec.load.loader import linked_in
 from tests.release.linked.conftest import spec_at, write_spec
 
 OF_SPEC = (
@@ -105,3 +107,10 @@ def test_a_spec_of_other_words_is_planned_alike(tmp_path: Path, change: dict[str
         path = write_spec(tmp_path, own)
         plans.append(planned_linked(spec_at(path), path)[0]["spends"])
     assert plans[0] == plans[1]
+
+
+def test_the_guide_has_a_spec_that_is_valid() -> None:
+    page = Path(__file__).parents[3] / "docs" / "guides" / "visits.md"
+    (text,) = re.findall(r"^```yaml\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    spec = linked_in(text, path="hospital.yaml")
+    assert spec is not None and spec.dataset.visits.at_most == 12
