@@ -79,6 +79,11 @@ def check_sums(bundle: Path, names: Sequence[str]) -> None:
             )
 
 
+def text_sha256(text: str) -> str:
+    """Hex digest of a text in UTF-8."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def parse_json(text: str) -> Any:
     """Content of strict JSON.
 

@@ -120,6 +120,30 @@ class Bundle:
         columns = self.spec.columns
         return self._read((TABLE,), lambda: typed_frame(self.path / TABLE, columns))
 
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Both tables of persons with visits by name, persons first, typed as in `table`.
+
+        Their first columns are the keys, from 1: a visit's is that of its person.
+
+        Raises:
+            VerifyError: a file was changed, or the bundle is of one table.
+
+        >>> import synthdp
+        >>> synthdp.Bundle("releases/clinic/bundle").tables()
+        Traceback (most recent call last):
+        synthdp.errors.VerifyError: ...releases/clinic/bundle is a bundle of one table
+          hint: use `table`
+        """
+        from synthdp.bundle.content import is_linked
+        from synthdp.bundle.linked import checked_linked, table_files
+        from synthdp.errors import VerifyError
+
+        if not is_linked(self.path):
+            raise VerifyError(f"{self.path} is a bundle of one table", hint="use `table`")
+        bundle = checked_linked(self.path)
+        files = [csv for csv, _ in table_files(bundle.linked).values()]
+        return self._read((files[0], files[1]), lambda: bundle.typed)
+
     def sample(
         self,
         n: int | None = None,
@@ -475,7 +499,9 @@ class Bundle:
         """What its public report shows."""
         from synthdp.bundle.content import Bundle as Stated
         from synthdp.bundle.derived import public_content
+        from synthdp.spec.load.loader import load_spec
 
+        load_spec(self.path / SPEC)  # one of linked tables is refused before files are missed
         names = (SPEC, CERTIFICATE, PROFILE, GRAPH, MARGINALS, TABLE)
         return self._read(names, lambda: public_content(Stated.stated(self.path)))
 

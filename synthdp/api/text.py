@@ -16,6 +16,7 @@ from rich.markdown import Markdown
 from rich.table import Table
 
 from synthdp.report.prose import estimated, say_of_plan, template
+from synthdp.spec.load.wording import many
 
 if TYPE_CHECKING:
     from synthdp.bundle.audit_record import AuditRecord
@@ -81,6 +82,40 @@ def plan_text(facts: Mapping[str, Any]) -> str:
     if "rehearsal" in facts:
         parts += ["", *_rehearsal_parts(facts["rehearsal"])]
     return "\n".join(map(render, parts))
+
+
+def linked_plan_text(facts: Mapping[str, Any]) -> str:
+    """A plan of persons with visits as text."""
+    head = ["spend", "part", "epsilon alone", "rows of a person", "tables", "noise"]
+    rows = [
+        (
+            s["purpose"],
+            f"{s['share']:.0%}",
+            f"{s['epsilon_alone']:.3f}",
+            f"{s['rows_of_a_person']}",
+            "chosen later" if s["tables"] is None else f"{s['tables']}",
+            f"{s['noise']:.3g}",
+        )
+        for s in facts["spends"]
+    ]
+    ledger = facts["ledger"]
+    cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}"
+    return "\n".join(
+        map(
+            render,
+            [
+                say_of_plan("plan_head_linked", facts=facts),
+                Rows(head, rows, numbers=range(1, 6)),
+                "(noise: standard deviation in each cell, in rows of the look; of pairs about,"
+                " where all have the same; of those chosen later for one table alone)",
+                f"ledger: {ledger['spent_before']:g} spent before, {ledger['spent_after']:g} after,"
+                f" {cap}",
+                f"writes {many(facts['persons'], 'person')} with their visits, in"
+                f" {many(len(facts['files']), 'file')}",
+                *(f"warning: {w}" for w in facts["warnings"]),
+            ],
+        )
+    )
 
 
 def _rows_of_one_part(choices: Sequence[Mapping[str, Any]]) -> list[object]:

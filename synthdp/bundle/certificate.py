@@ -99,7 +99,7 @@ class Certificate(Model):
     delta: float = Field(gt=0, lt=1)
     advantage: float = Field(ge=0, le=1)
     adjacency: Literal["add_remove", "replace_one"]
-    unit: Literal["row", "id"]
+    unit: Literal["row", "id", "person"]
     unit_meaning: str
     unit_rows: int
     rows: int

@@ -65,10 +65,14 @@ def for_people(certificate: Certificate) -> str:
 
 def _promise(c: Certificate) -> dict[str, Any]:
     """What both pages say of whom is promised what, and by whom."""
-    own = c.domain_from
+    own, most = c.domain_from, getattr(c, "at_most", None)  # visits of a person
+    whose = {"row": "one row", "id": "all rows of one id together", "person": "one person"}
     return {
         "c": c,
-        "unit": plain(c.unit_meaning),
+        "unit": plain(
+            c.unit_meaning if most is None else f"{c.unit_meaning}, the first {most} of them"
+        ),
+        "whose": whose[c.unit],
         "added": c.adjacency == "add_remove",
         "own": own,
         "right": right(c.advantage, (own.epsilon, own.delta) if own else None),

@@ -11,7 +11,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,7 +29,7 @@ from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME, WrittenFile, chec
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, encode_column
 from synthdp.data.kinds import column_kind
-from synthdp.errors import BoundaryError, OutputError, VerifyError
+from synthdp.errors import BoundaryError, OutputError, SynthdpError, VerifyError
 from synthdp.evaluate.dp_scores import ChargedScore, DpScores
 from synthdp.files import SUMS, check_plain, parse_json, read_text, sync
 from synthdp.graph.causal import CausalGraph
@@ -38,7 +38,7 @@ from synthdp.ledger.entries import INTERNAL, Entry
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import Spend
 from synthdp.privacy.private import Receipt, Released
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec.load.loader import linked_in, parse_spec
 from synthdp.spec.model import ReleaseSpec
 
 if TYPE_CHECKING:
@@ -85,16 +85,31 @@ def check_content(content: BundleContent, ledger: Ledger) -> list[Entry]:
     Raises:
         BoundaryError, VerifyError: as `write_bundle`.
     """
-    receipts = receipts_of(content)
-    ledger.verify_chain()
-    entries = [e for e in ledger.run_entries(content.run) if e.kind not in INTERNAL]
-    for file, wanted in receipts.items():
-        _check_receipts(file, wanted, {e.hash: e for e in entries}, content.run)
-    for problem in plan_problems(content.planned, entries):
-        refuse("plan", f"does not cover the ledger: {problem}")
+    entries = check_paid(content.run, content.planned, receipts_of(content), ledger)
     _check_table(content)
     if content.audit is not None and content.audit.rows == "real":
         refuse("audit", "was made on real rows: its figures are for the steward alone")
+    return entries
+
+
+def check_paid(
+    run: str,
+    planned: Sequence[Spend],
+    receipts: Mapping[str, frozenset[Receipt]],
+    ledger: Ledger,
+) -> list[Entry]:
+    """Refuse files without charges of this run, and a plan that is not the ledger's; returns the
+    run's entries.
+
+    Raises:
+        BoundaryError, VerifyError: as `write_bundle`.
+    """
+    ledger.verify_chain()
+    entries = [e for e in ledger.run_entries(run) if e.kind not in INTERNAL]
+    for file, wanted in receipts.items():
+        _check_receipts(file, wanted, {e.hash: e for e in entries}, run)
+    for problem in plan_problems(planned, entries):
+        refuse("plan", f"does not cover the ledger: {problem}")
     return entries
 
 
@@ -112,21 +127,21 @@ def receipts_of(content: BundleContent) -> dict[str, frozenset[Receipt]]:
     if (content.estimands is not None) != content.spec.pays_for_sums:
         refuse("estimands", "must be there where the spec pays for sums, and nowhere else")
     if content.estimands is not None:
-        answers = _released("estimands", content.estimands, dict).receipts
+        answers = released("estimands", content.estimands, dict).receipts
         receipts |= {ESTIMANDS: answers, REPORT: receipts[REPORT] | answers}
     if content.scores is None:
         return receipts
-    paid = _released("scores", content.scores, tuple).receipts
+    paid = released("scores", content.scores, tuple).receipts
     if not all(isinstance(s, ChargedScore) for s in content.scores.value):
         raise BoundaryError("bundle: scores must be ChargedScore values")
     return receipts | {file: receipts.get(file, frozenset()) | paid for file in SCORED_FILES}
 
 
 def _table_receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
-    table = _released("synthetic", content.synthetic, pd.DataFrame).receipts
+    table = released("synthetic", content.synthetic, pd.DataFrame).receipts
     receipts = dict.fromkeys((CSV_NAME, PARQUET_NAME), table)
-    receipts["marginals.json"] = _released("tables", content.tables, tuple).receipts
-    receipts |= dict.fromkeys(MODEL_FILES, _released("model", content.model, None).receipts)
+    receipts["marginals.json"] = released("tables", content.tables, tuple).receipts
+    receipts |= dict.fromkeys(MODEL_FILES, released("model", content.model, None).receipts)
     if not all(isinstance(t, NoisyTable) for t in content.tables.value):
         raise BoundaryError("bundle: tables must be NoisyTable values")
     shown = receipts[CSV_NAME] | receipts["marginals.json"]
@@ -138,9 +153,9 @@ def _table_receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
         and _from_spec_alone(graph, content.spec)
     ):
         return receipts
-    paid = _released("graph", graph, CausalGraph).receipts
+    paid = released("graph", graph, CausalGraph).receipts
     if content.validation is not None:
-        paid |= _released("validation", content.validation, ValidationReport).receipts
+        paid |= released("validation", content.validation, ValidationReport).receipts
     receipts |= dict.fromkeys(("graph.json", "graph.svg"), paid)
     return receipts | dict.fromkeys((REPORT, DATACARD), shown | paid)
 
@@ -157,7 +172,7 @@ def _from_spec_alone(graph: CausalGraph, spec: ReleaseSpec) -> bool:
     )
 
 
-def _released(name: str, value: object, inner: type | None) -> Released[Any]:
+def released(name: str, value: object, inner: type | None) -> Released[Any]:
     """`value`, if it is `Released`, contains an `inner`, and was paid for. Where `inner` is None,
     the content must be able to save itself.
     """
@@ -292,6 +307,14 @@ class Bundle:
     @cached_property
     def parquet(self) -> WrittenFile:
         return written(self.folder / PARQUET_NAME)
+
+
+def is_linked(bundle: Path) -> bool:
+    """Whether a bundle's spec is one of linked tables; not where it cannot be read."""
+    try:
+        return linked_in(read_text(bundle / "spec.yaml"), path="spec.yaml") is not None
+    except (OSError, ValueError, SynthdpError):
+        return False
 
 
 def sha256(path: Path) -> str:

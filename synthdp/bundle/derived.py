@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from synthdp.bundle.certificate import profile_svg
 from synthdp.bundle.certificate_text import (
@@ -52,7 +53,7 @@ class Derived:
     `wrong` is what `verify` says of another text.
     """
 
-    make: Callable[[Bundle], str | None]
+    make: Callable[[Any], str | None]
     wrong: str
 
 

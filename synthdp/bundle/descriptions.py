@@ -9,7 +9,6 @@ again.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -25,6 +24,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.kinds import column_kind
 from synthdp.evaluate.fidelity import cramers_v
+from synthdp.files import text_sha256
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.level_groups import groups_of
 from synthdp.privacy.mechanisms.marginals import NoisyTable
@@ -41,6 +41,7 @@ from synthdp.spec.model import (
     ParquetSource,
     ReleaseSpec,
     Signing,
+    Source,
     SqlSource,
 )
 from synthdp.spec.writing import yaml_text
@@ -67,7 +68,7 @@ def datacard(
     publication = spec.publication
     curators = publication.curators if publication is not None else ()
     return template("datacard.md.j2").render(
-        **_common(spec, certificate, day),
+        **readme_facts(spec, certificate, day),
         title=plain(title_of(spec.dataset)),
         publisher=", ".join(f"{plain(c.name)} ({c.type.lower()})" for c in curators)
         or "not stated",
@@ -110,7 +111,8 @@ def _partners(
     return [(name, partners) for name, partners in found if partners]
 
 
-def _common(spec: ReleaseSpec, certificate: Certificate, day: str) -> dict[str, Any]:
+def readme_facts(spec: ReleaseSpec, certificate: Certificate, day: str) -> dict[str, Any]:
+    """What both pages on the data say."""
     licence = spec.dataset.licence
     return {
         "spec": spec,
@@ -145,15 +147,7 @@ def public_spec(spec: ReleaseSpec) -> ReleaseSpec:
     and query, the ledger's and MLflow's URLs, the compute backend and its address, the variable
     that names the signing key. Filled in: the number of sampled rows.
     """
-    source = spec.dataset.source
-    if isinstance(source, ChosenColumns):
-        source = source.model_copy(update={"drop": (), "rename": {}})
-    if isinstance(source, CsvSource | ParquetSource):
-        last = source.path.replace("\\", "/").rstrip("/").rpartition("/")[2]
-        shown = last if last and not is_pattern(last) else WITHHELD
-        source = source.model_copy(update={"path": shown})
-    elif isinstance(source, SqlSource):
-        source = SqlSource(kind="sql", url_env=WITHHELD.upper(), query=WITHHELD)
+    source = shown_source(spec.dataset.source)
     return spec.model_copy(
         update={
             "dataset": spec.dataset.model_copy(update={"source": source}),
@@ -166,6 +160,19 @@ def public_spec(spec: ReleaseSpec) -> ReleaseSpec:
             "signing": Signing(),
         }
     )
+
+
+def shown_source(source: Source) -> Source:
+    """A source without what `public_spec` leaves out."""
+    if isinstance(source, ChosenColumns):
+        source = source.model_copy(update={"drop": (), "rename": {}})
+    if isinstance(source, CsvSource | ParquetSource):
+        last = source.path.replace("\\", "/").rstrip("/").rpartition("/")[2]
+        shown = last if last and not is_pattern(last) else WITHHELD
+        source = source.model_copy(update={"path": shown})
+    elif isinstance(source, SqlSource):
+        source = SqlSource(kind="sql", url_env=WITHHELD.upper(), query=WITHHELD)
+    return source
 
 
 def spec_yaml(spec: ReleaseSpec) -> str:
@@ -197,7 +204,7 @@ def published_sha256(spec: ReleaseSpec) -> str:
     The ledger holds it from the reservation on, and that of each change since. So nothing that says
     what was counted, and under which conditions, can be told otherwise later.
     """
-    return hashlib.sha256(spec_yaml(public_spec(spec)).encode()).hexdigest()
+    return text_sha256(spec_yaml(public_spec(spec)))
 
 
 def readme(spec: ReleaseSpec, certificate: Certificate, *, day: str) -> str:
@@ -208,7 +215,7 @@ def readme(spec: ReleaseSpec, certificate: Certificate, *, day: str) -> str:
         if quoted(name) == name and isinstance(column, Integer | Number)
     )
     return template("README.md.j2").render(
-        **_common(spec, certificate, day),
+        **readme_facts(spec, certificate, day),
         front_matter=front_matter(spec),
         question=next((f"mean({name})" for name in measured), "count()"),
     )

@@ -70,8 +70,12 @@ def as_written(frame: pd.DataFrame, columns: Mapping[str, Column]) -> pd.DataFra
 
 def descriptor(spec: ReleaseSpec, *, run: str, csv: WrittenFile) -> dict[str, Any]:
     """The content of `datapackage.json`."""
+    return package_head(spec, run=run) | {"resources": [resource("synthetic", spec.columns, csv)]}
+
+
+def package_head(spec: ReleaseSpec, *, run: str) -> dict[str, Any]:
+    """The content of `datapackage.json` but for its resources."""
     dataset = spec.dataset
-    all_missing = all(column.missing for column in spec.columns.values())
     package: dict[str, Any] = {
         "$schema": PROFILE,
         "name": re.sub(r"[^a-z0-9._-]+", "-", f"{dataset.id}-synthetic".lower()),
@@ -87,26 +91,29 @@ def descriptor(spec: ReleaseSpec, *, run: str, csv: WrittenFile) -> dict[str, An
         mail = re.search(r"[^\s<>(),;]+@[^\s<>(),;]+\.[^\s<>(),;]+", dataset.contact)
         named = {"title": dataset.contact} | ({"email": mail.group()} if mail else {})
         package["contributors"] = [{**named, "roles": ["contact"]}]
-    package["resources"] = [
-        {
-            "name": "synthetic",
-            "type": "table",
-            "path": CSV_NAME,
-            "format": "csv",
-            "mediatype": "text/csv",
-            "encoding": "utf-8",
-            "bytes": csv.bytes,
-            "hash": f"sha256:{csv.sha256}",
-            # A row may miss all its columns, which Frictionless calls blank and invalid.
-            **({"dialect": {"skipBlankRows": True}} if all_missing else {}),
-            "schema": {
-                "$schema": SCHEMA_PROFILE,
-                "fields": [_field(n, c) for n, c in spec.columns.items()],
-                "missingValues": [""],
-            },
-        }
-    ]
     return package
+
+
+def resource(name: str, columns: Mapping[str, Column], csv: WrittenFile) -> dict[str, Any]:
+    """A table as a resource of `datapackage.json`."""
+    all_missing = all(column.missing for column in columns.values())
+    return {
+        "name": name,
+        "type": "table",
+        "path": csv.name,
+        "format": "csv",
+        "mediatype": "text/csv",
+        "encoding": "utf-8",
+        "bytes": csv.bytes,
+        "hash": f"sha256:{csv.sha256}",
+        # A row may miss all its columns, which Frictionless calls blank and invalid.
+        **({"dialect": {"skipBlankRows": True}} if all_missing else {}),
+        "schema": {
+            "$schema": SCHEMA_PROFILE,
+            "fields": [_field(n, c) for n, c in columns.items()],
+            "missingValues": [""],
+        },
+    }
 
 
 def _described(dataset: Dataset, note: str) -> str:
@@ -263,6 +270,25 @@ def croissant(
     spec: ReleaseSpec, certificate: Certificate, *, day: str, csv: WrittenFile, parquet: WrittenFile
 ) -> dict[str, Any]:
     """The content of `croissant.json`; `day` is that of the release, as an ISO date."""
+    content = croissant_head(spec, certificate, day=day)
+    content["distribution"] = [
+        croissant_file(csv, "text/csv", "the synthetic table; an empty field is a missing value"),
+        croissant_file(parquet, "application/x-parquet", "the same rows with their types"),
+    ]
+    content["recordSet"] = [
+        record_set(RECORDS, spec.columns, parquet.name),
+        *label_sets(spec.columns),
+    ]
+    return content
+
+
+def label_sets(columns: Mapping[str, Column], prefix: str = "") -> Iterator[dict[str, Any]]:
+    """What codes of columns stand for, a record set for each that has some."""
+    return (_labels(f"{prefix}{n}", column) for n, column in columns.items() if _named(column))
+
+
+def croissant_head(spec: ReleaseSpec, certificate: Certificate, *, day: str) -> dict[str, Any]:
+    """The content of `croissant.json` but for its files and records."""
     dataset, fixed = spec.dataset, yaml.safe_load(template_text("croissant.yaml.j2"))
     content: dict[str, Any] = {
         "@context": fixed["@context"],
@@ -285,22 +311,19 @@ def croissant(
         ]
     if dataset.contact:
         content["maintainer"] = {"@type": "sc:Organization", "name": dataset.contact}
-    content["distribution"] = [
-        _file(csv, "text/csv", "the synthetic table; an empty field is a missing value"),
-        _file(parquet, "application/x-parquet", "the same rows with their types"),
-    ]
-    fields = [_croissant_field(name, column) for name, column in spec.columns.items()]
-    content["recordSet"] = [
-        {
-            "@type": "cr:RecordSet",
-            "@id": RECORDS,
-            "name": RECORDS,
-            "description": "one record for each synthetic row",
-            "field": fields,
-        },
-        *(_labels(name, column) for name, column in spec.columns.items() if _named(column)),
-    ]
     return content
+
+
+def record_set(name: str, columns: Mapping[str, Column], parquet: str) -> dict[str, Any]:
+    """A table as a record set of `croissant.json`."""
+    fields = [_croissant_field(n, column, name, parquet) for n, column in columns.items()]
+    return {
+        "@type": "cr:RecordSet",
+        "@id": name,
+        "name": name,
+        "description": "one record for each synthetic row",
+        "field": fields,
+    }
 
 
 def citation(spec: ReleaseSpec, certificate: Certificate, *, day: str) -> str:
@@ -318,9 +341,9 @@ def citation(spec: ReleaseSpec, certificate: Certificate, *, day: str) -> str:
     return " ".join(text.split())
 
 
-def record_id(column: str) -> str:
+def record_id(column: str, records: str = RECORDS) -> str:
     """Key of a column in the records of a Croissant loader."""
-    return f"{RECORDS}/{quote(column, safe='')}"
+    return f"{records}/{quote(column, safe='')}"
 
 
 def _note(certificate: Certificate) -> str:
@@ -331,7 +354,8 @@ def _note(certificate: Certificate) -> str:
     )
 
 
-def _file(file: WrittenFile, kind: str, about: str) -> dict[str, Any]:
+def croissant_file(file: WrittenFile, kind: str, about: str) -> dict[str, Any]:
+    """A file of the bundle in `croissant.json`."""
     return {
         "@type": "cr:FileObject",
         "@id": file.name,
@@ -344,22 +368,23 @@ def _file(file: WrittenFile, kind: str, about: str) -> dict[str, Any]:
     }
 
 
-def _croissant_field(name: str, column: Column) -> Mapping[str, Any]:
+def _croissant_field(name: str, column: Column, records: str, parquet: str) -> Mapping[str, Any]:
+    coded = _labels_id(name if records == RECORDS else f"{records}.{name}")
     said = [
         about_column(column),
         f"unit: {column.unit}" if column.unit else None,
         "may be missing" if column.missing else None,
-        f"codes stand for what {_labels_id(name)} says" if _named(column) else None,
+        f"codes stand for what {coded} says" if _named(column) else None,
     ]
     field: dict[str, Any] = {
         "@type": "cr:Field",
-        "@id": record_id(name),
+        "@id": record_id(name, records),
         "name": name,
         "dataType": column_kind(column).croissant(column),
     }
     if any(said):
         field["description"] = "; ".join(filter(None, said))
-    return field | {"source": {"fileObject": {"@id": PARQUET_NAME}, "extract": {"column": name}}}
+    return field | {"source": {"fileObject": {"@id": parquet}, "extract": {"column": name}}}
 
 
 def _named(column: Column) -> bool:

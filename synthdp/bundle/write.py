@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from synthdp.bundle.audit_record import AuditRecord
-from synthdp.bundle.certificate import certify, profile_of, profile_svg
+from synthdp.bundle.certificate import Certificate, certify, profile_of, profile_svg
 from synthdp.bundle.content import (
     MODEL_FILES,
     REPORT,
@@ -104,7 +104,7 @@ def _write_all(
     ledger = {"run": content.run, "balance": asdict(balance), "entries": told}
     graph = content.graph.value if isinstance(content.graph, Released) else content.graph
     found = {"validation": content.validation.value.to_json()} if content.validation else {}
-    _write_text(draft / "spec.yaml", spec_yaml(spec))
+    write_text(draft / "spec.yaml", spec_yaml(spec))
     for name, stated in {
         "graph.json": graph.to_json() | found,
         "marginals.json": tables_json(content.tables.value),
@@ -113,20 +113,25 @@ def _write_all(
         "privacy/profile.json": profile_of(facts.planned, spec),
         **({ESTIMANDS: content.estimands.value} if content.estimands else {}),
     }.items():
-        _write_text(draft / name, as_json(stated))
+        write_text(draft / name, as_json(stated))
     bundle = Bundle(draft, spec, facts, day=entries[-1].at[:10])
     for name, derived in DERIVED.items():
         if name == REPORT:
             steps.begin(showing)
         text = derived.make(bundle)
         if text is not None:
-            _write_text(draft / name, text)
+            write_text(draft / name, text)
+    sum_and_sign(draft, facts, signer)
+
+
+def sum_and_sign(draft: Path, facts: Certificate, signer: Signer | None) -> None:
+    """Write the sums of all files, and the statement of who signs them."""
     names = sorted(p.relative_to(draft).as_posix() for p in draft.rglob("*") if p.is_file())
-    _write_text(draft / SUMS, "".join(f"{sha256(draft / n)}  {n}\n" for n in names))
+    write_text(draft / SUMS, "".join(f"{sha256(draft / n)}  {n}\n" for n in names))
     if signer is not None:
         digests = {n: sha256(draft / n) for n in (*names, SUMS)}
         statement = make_statement(digests, facts.model_dump(mode="json"))
-        _write_text(draft / STATEMENT, as_json(sign(statement, signer)))
+        write_text(draft / STATEMENT, as_json(sign(statement, signer)))
 
 
 def foresee(spec: ReleaseSpec, plan: ReleasePlan, audit: AuditRecord | None = None) -> None:
@@ -150,7 +155,8 @@ def foresee(spec: ReleaseSpec, plan: ReleasePlan, audit: AuditRecord | None = No
         DERIVED[name].make(bundle)
 
 
-def _write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
+    """Write a text file of a bundle, with its folder."""
     path.parent.mkdir(exist_ok=True)
     path.write_text(text, encoding="utf-8", newline="\n")
 

@@ -206,9 +206,16 @@ def sample(
     """Draw rows from a bundle's model, free of charge; with --do under an intervention, with
     --given of those that were observed so.
     """
+    from synthdp.bundle.content import is_linked
     from synthdp.sample.files import check_file, write_blocks
     from synthdp.sample.sampler import Sampler, generator
 
+    if is_linked(bundle):
+        _sample_linked(bundle, rows, out, settings=[*(do or []), *(given or [])], seed=seed)
+        facts = {"folder": str(out), "persons": rows, "seed": seed}
+        text = f"wrote {many(rows, 'person')} with their visits to {out}"
+        show(facts, as_json=as_json, text=lambda: text)
+        return
     if out is not None:
         check_file(out)
     elif as_json:
@@ -225,6 +232,27 @@ def sample(
         facts = {"file": str(out), "rows": rows, "do": do, "given": given, "seed": seed}
         facts |= {"calibrated": sampler.calibrated(do), "warnings": warnings}
         show(facts, as_json=as_json, text=lambda: f"wrote {rows:,} rows to {out}")
+
+
+def _sample_linked(
+    bundle: Path, persons: int, out: Path | None, *, settings: list[str], seed: int | None
+) -> None:
+    """Both tables of new persons into a folder.
+
+    Raises:
+        OutputError: there is no folder to write to, or something is set or given.
+    """
+    from synthdp.sample.linked import write_sample
+    from synthdp.sample.sampler import generator
+
+    if out is None:
+        hint = "name a new folder with --out"
+        raise OutputError("persons and their visits are two tables", hint=hint)
+    if settings:
+        hint = "leave --do and --given out"
+        raise OutputError("persons with visits are drawn as they are so far", hint=hint)
+    with working("sample"):
+        write_sample(bundle, persons, out, rng=generator(seed))
 
 
 STATEMENT = "spanned.json"

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -50,7 +51,20 @@ def plan(
     """
     from synthdp.api.spec import Spec
     from synthdp.ledger.connect import check_affordable
+    from synthdp.spec.load.loader import linked_in, own_text
 
+    linked = linked_in(own_text(spec), path=str(spec))
+    if linked is not None:
+        from synthdp.api.text import linked_plan_text
+        from synthdp.bundle.linked import as_one
+        from synthdp.release.linked import planned_linked
+
+        _check_plain({"--what-if": what_if, "--rehearse": rehearse, "--for": goal})
+        with working():
+            facts, balance = planned_linked(linked, spec)
+        show(facts, as_json=as_json, text=lambda: linked_plan_text(facts))
+        check_affordable(as_one(linked), balance)
+        return
     epsilons = [] if what_if is None else _epsilons(what_if, "--what-if")
     half_width = None if goal is None else _half_width(goal)
     loaded = Spec.load(spec)
@@ -170,7 +184,17 @@ def release(
 ) -> None:
     """Run a release: measure, train, sample, write the bundle, and judge it."""
     from synthdp.release import run
+    from synthdp.spec.load.loader import linked_in, own_text
 
+    linked = linked_in(text := own_text(spec), path=str(spec))
+    if linked is not None:
+        from synthdp.release.linked import release_linked
+
+        _check_plain({"--attack": attack == "later", "--accept-refusals": accept_refusals})
+        with working():
+            done = release_linked(linked, spec, text, out=out, force=force)
+        show(done, as_json=as_json)
+        return
     with working():
         outcome = run.release(
             spec, out=out, force=force, attack=attack, accept_refusals=accept_refusals
@@ -196,7 +220,19 @@ def resume(
 ) -> None:
     """Continue an interrupted run without paying again."""
     from synthdp.release import run
+    from synthdp.release.run_folder import kept_spec
+    from synthdp.spec.load.loader import linked_in
 
+    path, text = kept_spec(out)
+    linked = linked_in(text, path=str(path))
+    if linked is not None:
+        from synthdp.release.linked import resume_linked
+
+        _check_plain({"--spec": spec, "--without": without})
+        with working():
+            done = resume_linked(linked, out)
+        show(done, as_json=as_json)
+        return
     with working():
         outcome = run.resume(out, spec_path=spec, attack="now" if without is None else "never")
     _finish(outcome, as_json)
@@ -252,6 +288,20 @@ def study(
         found, folder = room.study(spec, rows=rows, out=out, epsilons=more, targets=targets)
     facts = found.to_json() | {"folder": str(folder)}
     show(facts, as_json=as_json, text=lambda: study_text(found, folder))
+
+
+def _check_plain(given: Mapping[str, object]) -> None:
+    """Refuse options that are of one table.
+
+    Raises:
+        OutputError: one was given.
+    """
+    from synthdp.errors import OutputError
+
+    if of_one := [option for option, value in given.items() if value]:
+        raise OutputError(
+            f"{of_one[0]} is not there yet for a spec of linked tables", hint="leave it out"
+        )
 
 
 def _finish(outcome: ReleaseOutcome, as_json: bool) -> None:

@@ -22,14 +22,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
 from scipy.special import softmax
-from torch import Tensor
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.graph.margins import Floats, Probabilities
@@ -38,6 +37,9 @@ from synthdp.model.ancestral import causal_order
 from synthdp.model.architecture import DECODE_LEVELS, Architecture
 from synthdp.model.interactions import Together
 from synthdp.privacy.mechanisms.marginals import NoisyTable
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Levels = npt.NDArray[np.int64]
 
@@ -107,6 +109,8 @@ def fit_log_linear(
     """
     drawn = int(min(max(SETTINGS.min_drawn, 2 * rows), SETTINGS.max_drawn))
     levels = np.zeros((drawn, len(domain)), np.int64)
+    import torch  # readers of bundles do without it
+
     direct = torch.zeros(architecture.shapes()["direct"])
     biases = [torch.empty(0)] * len(domain)
     least, names = SETTINGS.min_probability, domain.names
@@ -283,6 +287,8 @@ def with_acting(
     is -1 or 1 in single precision, so that (-1)^b = 1 + sum over j of (-1)^j (unit j + 1), exactly.
     That two levels are the same are two such steps. Other units of these targets have no weights.
     """
+    import torch
+
     shape, out = fitted.architecture, {name: values.clone() for name, values in weights.items()}
     used = dict[int, int]()
     for one, weight in fitted.acting:

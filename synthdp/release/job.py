@@ -4,7 +4,6 @@ synthetic table, drawn and scored.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, cleaned, encode
 from synthdp.errors import BudgetError, GateError, OutputError, VerifyError
 from synthdp.evaluate.dp_scores import DpScores, dp_scores_of, score_table
+from synthdp.files import text_sha256
 from synthdp.ledger.connect import steward_name
 from synthdp.ledger.ledger import Ledger
 from synthdp.model.constraints import Constraints
@@ -86,7 +86,7 @@ class Job:
     @property
     def spec_sha256(self) -> str:
         """Digest of the spec's text."""
-        return _digest(self.folder.spec_text)
+        return text_sha256(self.folder.spec_text)
 
 
 def check_not_moved(folder: RunFolder, out: Path) -> None:
@@ -182,8 +182,12 @@ def amended(folder: RunFolder, ledger: Ledger, spec_path: Path, *, out: Path) ->
                 f"{spec_path} would change what run {folder.run} has planned",
                 hint="resume it without --spec, or start a new release",
             )
-        if changed or _spec_of(ledger, folder) != _digest(text):
-            body = {"by": steward_name(), "spec_sha256": _digest(text), "changed": list(changed)}
+        if changed or _spec_of(ledger, folder) != text_sha256(text):
+            body = {
+                "by": steward_name(),
+                "spec_sha256": text_sha256(text),
+                "changed": list(changed),
+            }
             body |= {"published_sha256": published_sha256(new)}
             ledger.amend(new.dataset.id, folder.run, body=body, after=entries[-1].hash)
     return run_folder.respecified(folder, text)
@@ -195,7 +199,7 @@ def check_spec(folder: RunFolder, ledger: Ledger) -> None:
     Raises:
         OutputError: it does not.
     """
-    if _spec_of(ledger, folder) not in (None, _digest(folder.spec_text)):
+    if _spec_of(ledger, folder) not in (None, text_sha256(folder.spec_text)):
         raise OutputError(
             f"the ledger holds another spec of run {folder.run} than its folder: it was stopped"
             " while its spec was changed, or its folder is damaged",
@@ -210,10 +214,6 @@ def _spec_of(ledger: Ledger, folder: RunFolder) -> str | None:
     """Digest of the spec that the ledger names last; None where nothing was reserved."""
     entries = (e for e in ledger.run_entries(folder.run) if e.kind in ("reserve", "amend"))
     return next((e.body.get("spec_sha256") for e in reversed([*entries])), None)
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 # --- the synthetic table ---

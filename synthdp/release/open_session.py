@@ -6,10 +6,11 @@ session can look at the sealed rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from synthdp.bundle.descriptions import published_sha256
 from synthdp.data.domain import Domain
@@ -33,14 +34,21 @@ from synthdp.spec.model import ReleaseSpec
 from synthdp.verify.at_hand import check_nearby
 
 
-def open_session(job: Job, *, texts: bool = False) -> Session:
+def open_session(
+    job: Job,
+    *,
+    texts: bool = False,
+    seal: Callable[[Streams], Private[Any]] | None = None,
+    published: str | None = None,
+) -> Session:
     """Read and seal the rows, then reserve the budget (a resumed run keeps its reservation).
 
-    With `texts` the columns have no types yet: the rows are read as texts.
+    With `texts` the columns have no types yet: the rows are read as texts. Of linked tables, `seal`
+    reads them, and `published` is the digest of the bundle's `spec.yaml`.
     """
     spec, streams = job.spec, replace(Streams.fresh(), holdout=job.folder.holdout_coins())
     with stage("read"):
-        private = _sealed(job, streams, texts=texts)
+        private = _sealed(job, streams, texts=texts) if seal is None else seal(streams)
     digest = job.plan.digest
     reserved = next(
         (e.body for e in job.ledger.run_entries(job.folder.run) if e.kind == "reserve"), None
@@ -57,7 +65,7 @@ def open_session(job: Job, *, texts: bool = False) -> Session:
             "read_by": read_by(spec.dataset.source, spec.compute),
         }
         body |= {"plan_sha256": digest, "columns_sha256": connect.columns_sha256(spec)}
-        body |= {"published_sha256": published_sha256(spec)}
+        body |= {"published_sha256": published or published_sha256(spec)}
         if job.folder.command != RELEASE:
             body |= {"asked_sha256": job.folder.asked_sha256}
         body |= connect.searched_unit(spec.dataset.privacy_unit) if texts else {}

@@ -13,7 +13,6 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import ValidationError
 
 from synthdp.bundle import signing
-from synthdp.bundle.content import REPORT, sha256
+from synthdp.bundle.content import REPORT, is_linked, sha256
 from synthdp.bundle.deployment import DEPLOYMENT
-from synthdp.bundle.derived import BY_SPEC, FILES, OPTIONAL
+from synthdp.bundle.derived import BY_SPEC, OPTIONAL
 from synthdp.bundle.descriptions import DATACARD
 from synthdp.bundle.noisy_values import ESTIMANDS
 from synthdp.bundle.table_files import CROISSANT, CSV_NAME, PARQUET_NAME
@@ -110,7 +109,7 @@ def _subject_problems(reader: Reader, subjects: Any) -> Iterator[str]:
     if not isinstance(subjects, list) or not all(isinstance(s, dict) for s in subjects):
         yield "names no files"
         return
-    files = [*FILES, SUMS, *filter(reader.holds, BY_SPEC)]
+    files = [*reader.files, SUMS, *filter(reader.holds, BY_SPEC)]
     names = [s.get("name") for s in subjects]
     yield from (f"{n} is not among its subjects" for n in files if n not in names)
     for name, subject in zip(names, subjects, strict=True):
@@ -129,7 +128,7 @@ def _subject_problems(reader: Reader, subjects: Any) -> Iterator[str]:
 
 
 # Bytes: what would take hours to hash is no bundle. The table's own bound follows from the spec.
-MAX_BYTES = {CSV_NAME: 64 << 30, PARQUET_NAME: 64 << 30, "model.safetensors": 8 << 30}
+MAX_BYTES = {"model.safetensors": 8 << 30}
 Progress = Callable[[int, int], None]
 
 
@@ -201,13 +200,17 @@ def inspect_bundle(
 
     With a `key`, only what it signed is accepted.
     """
-    reader, problems, done = Reader(folder, key=key), [], []
+    reader, checks, problems, done = Reader(folder, key=key), CHECKS, list[str](), list[str]()
+    if is_linked(folder):
+        from synthdp.verify.linked import LinkedReader, linked_checks  # as heavy as it is rare
+
+        reader, checks = LinkedReader(folder, key=key), linked_checks(CHECKS)
     with one_thread():  # products are small; a second core would spin beside them
-        for name, (file, check) in CHECKS.items():
+        for name, (file, check) in checks.items():
             done.append(name)
             problems += _problems(file, check, reader)
             if progress is not None:
-                progress(len(done), len(CHECKS))
+                progress(len(done), len(checks))
             if problems and (name == "folder" or (name == "spec" and reader.parsed is None)):
                 break  # nothing below can be read safely, or judged
     found = VerifyReport(folder, tuple(done), tuple(problems), origin_checked=reader.origin_checked)
@@ -256,9 +259,11 @@ def _check_folder(reader: Reader) -> Iterator[str]:
                 yield f"{relative!r}: is a link or a device, not a plain file"
             else:
                 found.add(relative)
-                if path.lstat().st_size > MAX_BYTES.get(relative, MAX_TEXT):
+                large = relative.endswith((".csv", ".parquet")) and relative in reader.files
+                most = 64 << 30 if large else MAX_BYTES.get(relative, MAX_TEXT)
+                if path.lstat().st_size > most:
                     yield f"{relative!r}: is larger than any bundle's"
-    expected = {*FILES, SUMS}
+    expected = {*reader.files, SUMS}
     yield from (
         f"{n!r}: does not belong in a bundle" for n in sorted(found - expected - {*OPTIONAL})
     )
@@ -268,7 +273,7 @@ def _check_folder(reader: Reader) -> Iterator[str]:
 def _check_sums(reader: Reader) -> Iterator[str]:
     """`SHA256SUMS` names every file once and nothing else, and every hash fits."""
     sums: dict[str, str] = {}
-    listed = (*FILES, *filter(reader.holds, BY_SPEC))
+    listed = (*reader.files, *filter(reader.holds, BY_SPEC))
     for number, line in enumerate(reader.text(SUMS).splitlines(), start=1):
         match = re.fullmatch(r"([0-9a-f]{64})  (.+)", line)
         if match is None:
@@ -286,24 +291,19 @@ def _check_sums(reader: Reader) -> Iterator[str]:
             yield f"{name}: was changed; its hash is not the one in {SUMS}"
 
 
-def _made(file: str) -> tuple[str, Check]:
-    """The check of a file that follows from the others: it is made again, and compared."""
-    return file, partial(rewritten.rewritten, file=file)
-
-
 CHECKS: dict[str, tuple[str, Check]] = {
     "folder": (".", _check_folder),
     "checksums": (SUMS, _check_sums),
     "spec": ("spec.yaml", privacy.check_spec),
     "ledger": ("privacy/ledger.json", privacy.check_ledger),
     "certificate": ("privacy/certificate.json", privacy.check_certificate),
-    "certificate text": _made("privacy/certificate.md"),
-    "readme": _made("README.md"),
-    "page for people": _made("PEOPLE.md"),
-    "script for R": _made("synthdp.R"),
-    "data card": _made(DATACARD),
-    "public report": _made(REPORT),
-    "causal diagram": _made("privacy/effects.svg"),
+    "certificate text": rewritten.by_others("privacy/certificate.md"),
+    "readme": rewritten.by_others("README.md"),
+    "page for people": rewritten.by_others("PEOPLE.md"),
+    "script for R": rewritten.by_others("synthdp.R"),
+    "data card": rewritten.by_others(DATACARD),
+    "public report": rewritten.by_others(REPORT),
+    "causal diagram": rewritten.by_others("privacy/effects.svg"),
     "profile": ("privacy/profile.json", rewritten.check_profile),
     "registry record": (DEPLOYMENT, rewritten.check_deployment),
     "table": (CSV_NAME, content.check_csv),
@@ -314,8 +314,8 @@ CHECKS: dict[str, tuple[str, Check]] = {
     "estimands": (ESTIMANDS, rewritten.check_estimands),
     "rows of the model": (CSV_NAME, rows.check_rows),
     "parquet": (PARQUET_NAME, rewritten.check_parquet),
-    "description": _made("datapackage.json"),
-    "croissant": _made(CROISSANT),
+    "description": rewritten.by_others("datapackage.json"),
+    "croissant": rewritten.by_others(CROISSANT),
     "signature": (signing.STATEMENT, _check_statement),
 }
 """By name: the file that a check is of, and the check. Later ones use what earlier ones read."""

@@ -53,13 +53,13 @@ def check_csv(reader: Reader) -> Iterator[str]:
     rows = 0
     outside, miscomputed, violated = Counter[str](), Counter[str](), Counter[str]()
     try:
-        for chunk in _chunks(path):
+        for chunk in chunks(path):
             if tuple(chunk.columns) != domain.names:
                 yield f"{CSV_NAME}: its header is not the spec's columns in order"
                 return
             rows, codes = rows + len(chunk), {}
             for column in domain.columns:
-                misfits, codes[column.name] = _misfits(column, chunk[column.name])
+                misfits, codes[column.name] = misfits_of(column, chunk[column.name])
                 outside[column.name] += misfits
             _keep(reader, np.column_stack([codes[name] for name in spec.modelled]))
             for name, differs in constraints.derived.wrong_in(chunk).items():
@@ -79,7 +79,7 @@ def check_csv(reader: Reader) -> Iterator[str]:
         yield f"{CSV_NAME}: {count} rows do not fulfil the constraint {text!r}"
 
 
-def _chunks(path: Path) -> Iterator[pd.DataFrame]:
+def chunks(path: Path) -> Iterator[pd.DataFrame]:
     """The table as text, a part at a time.
 
     Raises:
@@ -115,7 +115,7 @@ def _keep(reader: Reader, codes: Codes) -> None:
         reader.rows.append(codes)
 
 
-def _misfits(column: ColumnDomain, text: pd.Series[str]) -> tuple[int, npt.NDArray[np.uint16]]:
+def misfits_of(column: ColumnDomain, text: pd.Series[str]) -> tuple[int, npt.NDArray[np.uint16]]:
     """Number of values outside the domain, and the levels of all values `[rows]`.
 
     Values are read as strictly as they were written.

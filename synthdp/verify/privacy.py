@@ -12,16 +12,12 @@ from synthdp.bundle.certificate import (
     FORMAT,
     Certificate,
     amended_of,
-    certify,
     events_of,
     plan_problems,
 )
-from synthdp.bundle.content import MODEL_FILES, REPORT, SCORED_FILES, sha256
-from synthdp.bundle.derived import BY_SPEC, FILES
-from synthdp.bundle.descriptions import DATACARD, public_spec
-from synthdp.bundle.noisy_values import ESTIMANDS
-from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME
-from synthdp.graph.causal import CausalGraph
+from synthdp.bundle.content import sha256
+from synthdp.bundle.derived import BY_SPEC
+from synthdp.bundle.descriptions import public_spec
 from synthdp.ledger.entries import GENESIS, Entry
 from synthdp.privacy import accounting
 from synthdp.privacy.events.kinds import kind_of
@@ -30,7 +26,7 @@ from synthdp.privacy.private import Receipt
 from synthdp.spec.amendment import CHANGEABLE
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
-from synthdp.verify.reader import VERIFY, PlanLimits, Reader, event_problems, wrong
+from synthdp.verify.reader import VERIFY, Reader, event_problems, wrong
 from synthdp.verify.rewritten import score_problems
 
 # May be larger, by an earlier accountant.
@@ -56,7 +52,7 @@ def check_ledger(reader: Reader) -> Iterator[str]:
         return
     entries = [Entry(**e) for e in content["entries"]]
     charges = [e.body["event"] for e in entries if e.kind == "charge"]
-    excess = list(event_problems(charges, PlanLimits.of(spec)))
+    excess = list(event_problems(charges, reader.limits))
     yield from (f"{name}: {problem}" for problem in excess)
     # Later checks compose the entries: they get none that cannot be composed.
     reader.entries = [] if excess else entries
@@ -150,11 +146,11 @@ def check_certificate(reader: Reader) -> Iterator[str]:
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
         yield f"{name}: format must be {FORMAT}; another one needs another version of synthdp"
         return
-    reader.certificate = stated = Certificate.model_validate(raw)
+    reader.certificate = stated = reader.certificate_of(raw)
     planned, sizes = [p.event for p in stated.planned], [g.size for g in stated.groups]
     once = f"bounds for groups are computed once each, for {', '.join(map(str, GROUP_SIZES))}"
     excess = [] if len(set(sizes)) == len(sizes) and {*sizes} <= {*GROUP_SIZES} else [once]
-    excess += event_problems(planned, PlanLimits.of(spec))
+    excess += event_problems(planned, reader.limits)
     excess = excess or list(_too_much(stated.planned, spec))
     if not excess and not reader.entries:
         excess = ["its charges are not those of a ledger that can be composed"]
@@ -185,7 +181,7 @@ def check_certificate(reader: Reader) -> Iterator[str]:
     yield from (f"{name}: audit: {problem}" for problem in _audit_problems(stated))
     yield from (f"{name}: scores: {problem}" for problem in score_problems(stated, reader))
     yield from _group_problems(stated, spec)
-    yield from _receipt_problems(stated, reader, spec)
+    yield from _receipt_problems(stated, reader)
 
 
 def _true_certificate(stated: Certificate, reader: Reader) -> Certificate:
@@ -193,8 +189,7 @@ def _true_certificate(stated: Certificate, reader: Reader) -> Certificate:
     groups = {
         g.size: math.inf if g.joint_epsilon is None else g.joint_epsilon for g in stated.groups
     }
-    return certify(
-        reader.spec,
+    return reader.certified(
         run=reader.run,
         planned=stated.planned,
         entries=reader.entries,
@@ -210,7 +205,7 @@ def _true_certificate(stated: Certificate, reader: Reader) -> Certificate:
 
 def _differences(stated: Certificate, true: Certificate) -> Iterator[str]:
     """Fields that are not those of the true certificate; bounds may be larger, up to the whole."""
-    for key in Certificate.model_fields:
+    for key in type(stated).model_fields:
         says, should = getattr(stated, key), getattr(true, key)
         if not _same(says, should, or_above=key in BOUNDS):
             simple = all(isinstance(value, str | int | float) for value in (says, should))
@@ -280,23 +275,12 @@ def _group_bound(planned: Sequence[Spend], size: int, spec: ReleaseSpec) -> floa
     return accounting.group_epsilon(events, size=size, delta=delta, adjacency=adjacency)
 
 
-def _receipt_problems(stated: Certificate, reader: Reader, spec: ReleaseSpec) -> Iterator[str]:
+def _receipt_problems(stated: Certificate, reader: Reader) -> Iterator[str]:
     """Each file that came out of rows names the charges that paid for it."""
-    needed = {CSV_NAME, PARQUET_NAME, "marginals.json", DATACARD, *MODEL_FILES, REPORT}
-    from_rows = spec.graph.mode in ("validate", "predict")
-    if spec.graph.mode == "learn":  # the spec alone may give it
-        without_rows = CausalGraph.from_spec(spec.graph, tuple(spec.modelled))
-        from_rows = CausalGraph.from_json(reader.json("graph.json")) != without_rows
-    if from_rows:
-        needed |= {"graph.json", "graph.svg"}
-    if spec.evaluation.dp_scores:
-        needed |= {*SCORED_FILES}
-    if spec.pays_for_sums:
-        needed |= {ESTIMANDS}
     charges = {e.hash for e in reader.charges}
     by_file = {r.file: set(r.receipts) for r in stated.released}
-    name, known = "privacy/certificate.json", (*FILES, *BY_SPEC)
-    for file in sorted(needed):
+    name, known = "privacy/certificate.json", (*reader.files, *BY_SPEC)
+    for file in sorted(reader.from_rows()):
         yield from wrong((not by_file.get(file), f"{name}: {file} has no receipt"))
     for file, receipts in by_file.items():
         unpaid = f"{name}: {file} has a receipt that is no charge of the ledger"

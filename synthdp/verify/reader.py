@@ -11,12 +11,17 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from synthdp.bundle.certificate import Certificate
-from synthdp.bundle.content import Bundle
+from synthdp.bundle.certificate import Certificate, certify
+from synthdp.bundle.content import MODEL_FILES, REPORT, SCORED_FILES, Bundle
+from synthdp.bundle.derived import DERIVED, FILES, Derived
+from synthdp.bundle.descriptions import DATACARD
+from synthdp.bundle.noisy_values import ESTIMANDS
+from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import BudgetError
 from synthdp.files import parse_json, read_text
+from synthdp.graph.causal import CausalGraph
 from synthdp.graph.stage import rounds
 from synthdp.graph.validation import ValidationSettings
 from synthdp.ledger.entries import Entry
@@ -81,6 +86,45 @@ class Reader:
         if self.parsed is None:
             raise ValueError("the spec could not be read")
         return self.parsed
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Every file that a bundle must have, but for its sums."""
+        return FILES
+
+    @property
+    def derived(self) -> Mapping[str, Derived]:
+        """The files that follow from others."""
+        return DERIVED
+
+    @cached_property
+    def limits(self) -> PlanLimits:
+        """Upper limits of the plan."""
+        return PlanLimits.of(self.spec)
+
+    def certificate_of(self, stated: Any) -> Certificate:
+        """The certificate that JSON states.
+
+        Raises:
+            pydantic.ValidationError: it states none.
+        """
+        return Certificate.model_validate(stated)
+
+    def certified(self, **facts: Any) -> Certificate:
+        """The certificate that follows from the spec and `facts`, those of `certify`."""
+        return certify(self.spec, **facts)
+
+    def from_rows(self) -> set[str]:
+        """The files that came out of rows, and need receipts."""
+        spec = self.spec
+        needed = {CSV_NAME, PARQUET_NAME, "marginals.json", DATACARD, *MODEL_FILES, REPORT}
+        learned = spec.graph.mode in ("validate", "predict")
+        if spec.graph.mode == "learn":  # the spec alone may give it
+            without_rows = CausalGraph.from_spec(spec.graph, tuple(spec.modelled))
+            learned = CausalGraph.from_json(self.json("graph.json")) != without_rows
+        needed |= {"graph.json", "graph.svg"} if learned else set()
+        needed |= {*SCORED_FILES} if spec.evaluation.dp_scores else set()
+        return needed | ({ESTIMANDS} if spec.pays_for_sums else set())
 
     @property
     def run(self) -> str:

@@ -7,8 +7,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 import dp_accounting
@@ -16,7 +18,6 @@ import numpy as np
 
 from synthdp.bundle.certificate import Certificate, profile_of
 from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, schema_problems
-from synthdp.bundle.derived import DERIVED
 from synthdp.bundle.noisy_values import ESTIMANDS, read_tables
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME, arrow_schema, group_rows, row_groups
 from synthdp.data.domain import Domain
@@ -35,8 +36,8 @@ from synthdp.privacy.mechanisms.marginals import sampler_for
 from synthdp.privacy.mechanisms.scores import ScoreBudget, Scored, compared
 from synthdp.privacy.mechanisms.sums import GRID, SQUARE, NoisyProducts, Sums
 from synthdp.privacy.plan import INTERACTIONS, MOMENTS, SCORES, estimand_purpose, graph_purpose
-from synthdp.spec.model import ReleaseSpec
-from synthdp.verify.reader import VERIFY, Reader, wrong
+from synthdp.spec.model import Column, ReleaseSpec
+from synthdp.verify.reader import VERIFY, Check, Reader, wrong
 
 
 def rewritten(reader: Reader, file: str) -> Iterator[str]:
@@ -46,13 +47,14 @@ def rewritten(reader: Reader, file: str) -> Iterator[str]:
     """
     if reader.bundle is None:
         return
-    expected = DERIVED[file].make(reader.bundle)
+    derived = reader.derived[file]
+    expected = derived.make(reader.bundle)
     if expected is None and reader.holds(file):
         yield f"{file}: does not belong in this bundle; the spec states no publication"
     elif expected is not None and not reader.holds(file):
         yield f"{file}: is missing; the spec states a publication"
     elif expected is not None and reader.text(file) != expected:
-        yield f"{file}: {DERIVED[file].wrong}"
+        yield f"{file}: {derived.wrong}"
 
 
 def check_profile(reader: Reader) -> Iterator[str]:
@@ -88,6 +90,11 @@ def check_deployment(reader: Reader) -> Iterator[str]:
         yield from (f"{DEPLOYMENT}: {p}" for p in schema_problems(record))
 
 
+def by_others(file: str) -> tuple[str, Check]:
+    """The check of a file that follows from the others: it is made again, and compared."""
+    return file, partial(rewritten, file=file)
+
+
 # --- forms ---
 #
 # Parquet has the rows of the CSV, and both descriptions are those of spec and files. A stranger's
@@ -99,16 +106,22 @@ PAGE_BYTES = 256  # what a page or a label takes beyond its content
 
 
 def check_parquet(reader: Reader) -> Iterator[str]:
-    """The spec's columns and types, and in the same order the rows of the CSV.
+    """The spec's columns and types, and in the same order the rows of the CSV."""
+    path, csv = reader.folder / PARQUET_NAME, reader.folder / CSV_NAME
+    yield from parquet_problems(path, csv, reader.spec.columns, reader.spec.sampling.rows or 0)
+
+
+def parquet_problems(
+    path: Path, csv: Path, columns: Mapping[str, Column], rows: int
+) -> Iterator[str]:
+    """How a table's Parquet is not that of its CSV and columns.
 
     No group of rows may be larger than dictionaries of all labels, and a number in each cell.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns, path, csv = reader.spec.columns, reader.folder / PARQUET_NAME, reader.folder / CSV_NAME
-    rows, size = reader.spec.sampling.rows or 0, group_rows(columns)
-    written = Domain.written(columns).columns
+    size, written = group_rows(columns), Domain.written(columns).columns
     labels = sum(len(label.encode()) + PAGE_BYTES for column in written for label in column.labels)
     fixed, most = labels + PAGE_BYTES * len(written), 64 << 20  # bytes, and entries of a list
     try:
@@ -117,23 +130,21 @@ def check_parquet(reader: Reader) -> Iterator[str]:
         ) as file:
             footer, places = file.metadata, range(file.metadata.num_row_groups)
             if not file.schema_arrow.equals(arrow_schema(columns), check_metadata=True):
-                yield f"{PARQUET_NAME}: its columns and types are not the spec's"
+                yield f"{path.name}: its columns and types are not the spec's"
             elif footer.num_rows != rows or len(places) != -(-rows // size):
-                yield f"{PARQUET_NAME}: does not hold the spec's {rows} rows in groups of {size}"
+                yield f"{path.name}: does not hold the spec's {rows} rows in groups of {size}"
             elif any(
                 g.num_rows > size or g.total_byte_size > fixed + 24 * g.num_rows * len(written)
                 for g in map(footer.row_group, places)
             ):
-                yield f"{PARQUET_NAME}: a group of rows is larger than the spec's columns can be"
+                yield f"{path.name}: a group of rows is larger than the spec's columns can be"
             elif any(
                 a != b
                 for a, b in zip_longest(map(file.read_row_group, places), row_groups(csv, columns))
             ):
-                yield f"{PARQUET_NAME}: its rows are not those of {CSV_NAME}"
+                yield f"{path.name}: its rows are not those of {csv.name}"
     except (pa.ArrowException, OSError, ValueError) as error:
-        yield (
-            f"{PARQUET_NAME}: cannot be read and compared with {CSV_NAME} ({type(error).__name__})"
-        )
+        yield f"{path.name}: cannot be read and compared with {csv.name} ({type(error).__name__})"
 
 
 # --- graph ---

@@ -33,7 +33,7 @@ from synthdp.data.kinds import column_kind
 from synthdp.errors import SpecError
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import Datetime, ReleaseSpec
-from synthdp.verify.content import _chunks, _misfits
+from synthdp.verify.content import chunks, misfits_of
 from tests.builders import skeleton
 
 ROWS = 12
@@ -146,7 +146,7 @@ def problems(spec: ReleaseSpec, folder: Path) -> list[Any]:
     found += [*issues.errors, *issues.warnings]
     if [set(r) for r in records] != [{record_id(name) for name in spec.columns}] * ROWS:
         found.append(("records", len(records)))
-    if sum(map(len, _chunks(folder / CSV_NAME))) != ROWS:
+    if sum(map(len, chunks(folder / CSV_NAME))) != ROWS:
         found.append("verify reads another number of rows")
     if pq.read_metadata(folder / PARQUET_NAME).num_rows != ROWS:
         found.append("another number of rows in Parquet")
@@ -219,5 +219,5 @@ def test_a_published_table_holds_no_text_of_the_source() -> None:
     column |= {"values": {"+": "plus"}, "missing_codes": ["?"]}
     spec = ReleaseSpec.model_validate(skeleton() | {"columns": {"rh": column}})
     domain = Domain.from_spec(spec.columns)["rh"]
-    wrong = [_misfits(domain, pd.Series([text]))[0] for text in ("plus", "", "+", "?", "minus")]
+    wrong = [misfits_of(domain, pd.Series([text]))[0] for text in ("plus", "", "+", "?", "minus")]
     assert wrong == [0, 0, 1, 1, 0]

@@ -101,15 +101,23 @@ def fit(
     releaser: Releaser, spec: LinkedSpec, frame: VisitFrame, *, rng: np.random.Generator
 ) -> FittedVisits:
     """Measure levels, then pairs on groups of them, and fit the laws. `rng` draws no noise."""
+    seen, arrows = measure(releaser, spec, frame)
+    model = seen.map(lambda t: VisitFit(spec, frame, arrows, t).model(rng))
+    return FittedVisits(seen, model, arrows)
+
+
+def measure(
+    releaser: Releaser, spec: LinkedSpec, frame: VisitFrame
+) -> tuple[Released[Tables], VisitArrows]:
+    """All looks, and the arrows: those of the spec, or those that the first looks show."""
     looks = Looks(releaser, spec, frame)
     if spec.graph.mode == "predict":
         arrows = looks.search()
-    else:
-        arrows = arrows_of(spec, frame)
-        for purpose, tables in arrows.tables(frame).items():
-            looks.count(purpose, tables)
-    model = looks.seen.map(lambda t: VisitFit(spec, frame, arrows, t).model(rng))
-    return FittedVisits(looks.seen, model, arrows)
+        return looks.seen, arrows
+    arrows = arrows_of(spec, frame)
+    for purpose, tables in arrows.tables(frame).items():
+        looks.count(purpose, tables)
+    return looks.seen, arrows
 
 
 class Looks:

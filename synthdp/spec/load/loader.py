@@ -37,6 +37,8 @@ MAX_BYTES = 1_000_000
 TABLES = ("dataset", "tables")
 FIELDS = ("categories", "codes")
 PLAIN_VALUES = "use plain dicts, lists, texts, numbers, booleans and None"
+FOR_ONE = "this is of one table, and the spec of this release or bundle has linked ones"
+FOR_LINKED = "of these are so far: validate, plan, release, resume, verify, sample and budget"
 HINT = "a text file in UTF-8 beside the spec, one category or code a line"
 
 
@@ -71,9 +73,8 @@ def parse_spec(text: str, *, path: str, graph_alone: bool = False) -> ReleaseSpe
     tree, spec = _parsed(text, path, graph_alone=graph_alone)
     if isinstance(spec, ReleaseSpec):
         return spec
-    message = "this spec has tables, which `synthdp validate` alone reads so far"
     place = tree.place(TABLES)
-    raise SpecError([SpecProblem(path, *place, ".".join(TABLES), message, "declare one table")])
+    raise SpecError([SpecProblem(path, *place, ".".join(TABLES), FOR_ONE, FOR_LINKED)])
 
 
 def parse_any(text: str, *, path: str) -> ReleaseSpec | LinkedSpec:
@@ -83,6 +84,21 @@ def parse_any(text: str, *, path: str) -> ReleaseSpec | LinkedSpec:
         SpecError: with every mistake in the text.
     """
     return _parsed(text, path)[1]
+
+
+def linked_in(text: str, *, path: str) -> LinkedSpec | None:
+    """The spec of a text that is one of linked tables; None of any other text.
+
+    Raises:
+        SpecError: with every mistake in it.
+    """
+    if "tables" not in text:
+        return None
+    tree, _ = read(text.removeprefix("\ufeff"))
+    if tree is None or tree.kind != "map" or len(list(tree.along(TABLES))) <= len(TABLES):
+        return None
+    found = parse_any(text, path=path)
+    return found if isinstance(found, LinkedSpec) else None
 
 
 def _parsed(

@@ -1,0 +1,343 @@
+"""The bundle of persons with visits: two tables, what was measured by view, and the model.
+
+What the parts for one table ask of a spec, `as_one` tells them of linked tables: a person is the
+row that is protected. So ledger, certificate and signature are those of one table.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from synthdp.bundle.certificate import Certificate, certify
+from synthdp.bundle.content import Bundle
+from synthdp.bundle.descriptions import SPEC_HEAD, shown_source
+from synthdp.bundle.noisy_values import MARGINALS, table_from_json, tables_json
+from synthdp.bundle.table_files import typed_frame
+from synthdp.data.level_groups import LevelGroups
+from synthdp.data.visits import OUTER, PERSONS, SECOND, STEPS, VisitFrame
+from synthdp.errors import VerifyError
+from synthdp.files import check_sums, parse_json, read_text
+from synthdp.model.visits import store
+from synthdp.model.visits.fit import Tables, measure
+from synthdp.model.visits.laws import VisitModel
+from synthdp.model.visits.planning import VisitArrows, plan_linked
+from synthdp.privacy.mechanisms.marginals import NoisyMarginals, NoisyTable
+from synthdp.privacy.mechanisms.views import ChosenOnView, OnView
+from synthdp.privacy.plan import ReleasePlan
+from synthdp.spec.load.loader import parse_any
+from synthdp.spec.model import (
+    Column,
+    Compute,
+    Dataset,
+    Evaluation,
+    Graph,
+    Integer,
+    LinkedSpec,
+    Privacy,
+    ReleaseSpec,
+    RowUnit,
+    Sampling,
+    Signing,
+)
+from synthdp.spec.writing import yaml_text
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+LAWS = {
+    PERSONS: "persons: one row of each",
+    OUTER: "first and last visits: one row of each person with visits",
+    SECOND: "second visits, each with the first: one row of each person with two",
+    STEPS: "visits after the first, each with the one before, all numbers together",
+}
+"""What the rows of each view are, in words."""
+
+
+# --- the spec ---
+
+
+def public_linked(spec: LinkedSpec) -> LinkedSpec:
+    """The spec that is published, as `descriptions.public_spec` of one table."""
+    data = spec.dataset
+    tables = {
+        name: table.model_copy(update={"source": shown_source(table.source)})
+        for name, table in data.tables.items()
+    }
+    return spec.model_copy(
+        update={
+            "dataset": data.model_copy(update={"tables": tables}),
+            "privacy": spec.privacy.model_copy(update={"ledger": None}),
+            "sampling": spec.sampling.model_copy(update={"persons": persons_of(spec)}),
+            "tracking": spec.tracking.model_copy(update={"uri": None}),
+            "compute": Compute(),
+            "signing": Signing(),
+        }
+    )
+
+
+def linked_yaml(spec: LinkedSpec) -> str:
+    """A spec as YAML that `parse_any` reads back to an equal one."""
+    content = spec.model_dump(mode="json", exclude_none=True)
+    for columns in content["columns"].values():
+        for column in columns.values():
+            for name in ("values", "known_shares"):
+                if not column.get(name, True):
+                    del column[name]
+            if "edges" in column:
+                del column["bins"]
+    return SPEC_HEAD + yaml_text(content, width=120)
+
+
+def persons_of(spec: LinkedSpec) -> int:
+    """How many persons are written."""
+    return spec.sampling.persons or spec.dataset.persons.rows.value
+
+
+def as_one(spec: LinkedSpec) -> ReleaseSpec:
+    """What parts for one table ask of a spec: its row is the person, and its columns are all."""
+    data = spec.dataset
+    told = {name: getattr(data, name) for name in type(data).model_fields if name != "tables"}
+    rules = (r if isinstance(r, str) else f"{k}: {v}" for r in spec.constraints for k, v in _of(r))
+    return ReleaseSpec.model_construct(
+        synthdp=1,
+        dataset=Dataset.model_construct(
+            **told
+            | {
+                "source": data.persons.source,
+                "rows": data.persons.rows,
+                "privacy_unit": RowUnit(kind="row", meaning=data.privacy_unit.meaning),
+            }
+        ),
+        columns={f"{t}.{name}": c for t in data.tables for name, c in spec.columns[t].items()},
+        privacy=Privacy.model_construct(
+            **{
+                n: getattr(spec.privacy, n)
+                for n in type(spec.privacy).model_fields
+                if n != "shares"
+            }
+        ),
+        graph=Graph.model_construct(mode=spec.graph.mode),
+        constraints=tuple(rules),
+        evaluation=Evaluation(enabled=False),
+        sampling=Sampling(rows=persons_of(spec), rake=False),
+        **{n: getattr(spec, n) for n in ("tracking", "compute", "publication", "signing")},
+    )
+
+
+def _of(rule: str | Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    yield from [("", rule)] if isinstance(rule, str) else rule.items()
+
+
+def written_columns(spec: LinkedSpec) -> dict[str, dict[str, Column]]:
+    """The columns of both tables as they are written: the key first."""
+    most, found = max(2, persons_of(spec)), {}
+    for name in (spec.dataset.persons_name, spec.dataset.visits_name):
+        key = Integer(
+            type="integer", lower=1, upper=most, bins=1, description="the person, from 1: no id"
+        )
+        found[name] = {spec.dataset.tables[name].key: key, **spec.columns[name]}
+    return found
+
+
+def table_files(spec: LinkedSpec) -> dict[str, tuple[str, str]]:
+    """The files of each table, CSV and Parquet, persons first. They have the tables' names where
+    these are plain words that no other file has.
+    """
+    names = {spec.dataset.persons_name: "persons", spec.dataset.visits_name: "visits"}
+    plain = all(re.fullmatch(r"[a-z][a-z0-9_-]{0,40}", name) for name in names)
+    taken = {"synthetic", "model", "privacy"} & {*names}
+    shown = {name: name if plain and not taken else other for name, other in names.items()}
+    return {name: (f"{stem}.csv", f"{stem}.parquet") for name, stem in shown.items()}
+
+
+# --- the certificate ---
+
+
+class LinkedCertificate(Certificate):
+    """The certificate of persons with visits; numbers of rows are numbers of persons.
+
+    `tables` are the names of both, and of each person the first `at_most` visits were read.
+    `sensitivities` has the most rows of a person in each planned look.
+    """
+
+    unit: Literal["person"]
+    tables: tuple[str, str]
+    at_most: int
+    order: str
+    sensitivities: tuple[tuple[str, int], ...]
+
+
+def certify_linked(spec: LinkedSpec, plan: ReleasePlan, **facts: Any) -> LinkedCertificate:
+    """The certificate of a run of a public spec; `facts` are as of `certificate.certify`."""
+    data, made = spec.dataset, certify(as_one(spec), **facts)
+    looks = tuple(
+        (s.purpose, s.mechanism.rows) for s in plan.spends if isinstance(s.mechanism, OnView)
+    )
+    return LinkedCertificate(
+        **{name: getattr(made, name) for name in Certificate.model_fields}
+        | {"unit": "person", "tables": (data.persons_name, data.visits_name)}
+        | {"at_most": data.visits.at_most, "order": data.visits.order, "sensitivities": looks}
+    )
+
+
+# --- noisy tables ---
+
+
+def linked_tables_json(tables: Tables, plan: ReleasePlan) -> dict[str, Any]:
+    """Noisy tables as JSON, each with the purpose that paid for it, its view, and its law."""
+    told = []
+    for purpose, own in tables.items():
+        look = plan.linked[purpose]
+        assert isinstance(look, OnView)
+        about: dict[str, Any] = {"purpose": purpose, "view": look.view, "law": LAWS[look.view]}
+        about |= {"rows_of_a_person": look.rows}
+        told += [about | stated for stated in tables_json(own)["tables"]]
+    return {"tables": told}
+
+
+def linked_tables_of(stated: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+    """The tables that `linked_tables_json` stated, by purpose.
+
+    Raises:
+        ValueError, KeyError, TypeError, OverflowError: it states none.
+    """
+    found = dict[str, tuple[Any, ...]]()
+    for one in stated["tables"]:
+        found[one["purpose"]] = (*found.get(one["purpose"], ()), table_from_json(one))
+    return found
+
+
+# --- looks that were taken, taken again on what they gave ---
+
+
+@dataclass(frozen=True)
+class Given(Generic[T]):
+    """A published value in the place of a `Released` one."""
+
+    value: T
+
+    def map(self, change: Callable[[T], U]) -> Given[U]:
+        """A function of it."""
+        return Given(change(self.value))
+
+    def zip(self, other: Given[U]) -> Given[tuple[T, U]]:
+        """Both."""
+        return Given((self.value, other.value))
+
+
+@dataclass(frozen=True)
+class PublishedLooks:
+    """Published tables in the place of looks at rows: what a run counted next, and with what noise,
+    follows from the spec and from these.
+    """
+
+    plan: ReleasePlan
+    tables: Mapping[str, tuple[NoisyTable, ...]]
+
+    def release(
+        self, mechanism: OnView[NoisyMarginals] | ChosenOnView, *, purpose: str
+    ) -> Given[tuple[NoisyTable, ...]]:
+        """The tables of a purpose.
+
+        Raises:
+            VerifyError: they are not those that the mechanism makes.
+        """
+        look = mechanism.budget if isinstance(mechanism, ChosenOnView) else mechanism
+        own = mechanism.chosen if isinstance(mechanism, ChosenOnView) else mechanism.inner
+        starts, known = getattr(own, "starts", {}), self.tables.get(purpose, ())
+        if [t.columns for t in known] != [*own.tables]:
+            raise VerifyError(f"{MARGINALS}: {purpose}: its tables are not those of the spec")
+        for table, sigma in zip(known, own.sigmas, strict=True):
+            name = f"{MARGINALS}: {purpose}: table {', '.join(table.columns)}"
+            groups = {n: starts[n] for n in table.columns if n in starts}
+            if {n: tuple(s) for n, s in table.starts.items()} != groups:
+                raise VerifyError(f"{name}: groups levels otherwise than the tables of levels do")
+            coarse = LevelGroups(look.domain, groups).coarse
+            if table.counts.shape != tuple(coarse[n].levels for n in table.columns):
+                raise VerifyError(f"{name}: its shape is not that of its levels")
+            if not np.isfinite(table.counts).all() or (table.counts % 1).any():
+                raise VerifyError(f"{name}: a count is not whole, as noisy counts are")
+            if not math.isclose(table.sigma, sigma, rel_tol=1e-6):
+                raise VerifyError(f"{name}: states other noise than the plan gives it")
+        return Given(known)
+
+
+# --- what a bundle states ---
+
+
+@dataclass(frozen=True)
+class LinkedBundle(Bundle):
+    """What the bundle of persons with visits in `folder` states; `spec` is `as_one` of `linked`."""
+
+    linked: LinkedSpec
+
+    @classmethod
+    def stated(cls, folder: Path) -> LinkedBundle:
+        """What a bundle states, unverified; raises as `Bundle.stated`."""
+        spec = parse_any(read_text(folder / "spec.yaml"), path="spec.yaml")
+        if not isinstance(spec, LinkedSpec):
+            raise ValueError("a spec of one table")
+        facts = parse_json(read_text(folder / "privacy/certificate.json"))
+        day = str(parse_json(read_text(folder / "privacy/ledger.json"))["entries"][-1]["at"])[:10]
+        return cls(folder, as_one(spec), LinkedCertificate.model_validate(facts), day, spec)
+
+    @cached_property
+    def frame(self) -> VisitFrame:
+        """The public frame of both tables."""
+        return VisitFrame.from_spec(self.linked)
+
+    @cached_property
+    def measured(self) -> dict[str, tuple[Any, ...]]:
+        """The noisy tables of `marginals.json`, by purpose."""
+        return linked_tables_of(self.json(MARGINALS))
+
+    @cached_property
+    def arrows(self) -> VisitArrows:
+        """The arrows of the spec, or those that the published tables show.
+
+        Raises:
+            VerifyError: the tables are not those that the spec's looks make.
+        """
+        looks: Any = PublishedLooks(plan_linked(self.linked, self.frame), self.measured)
+        seen, arrows = measure(looks, self.linked, self.frame)
+        if seen.value.keys() != self.measured.keys():
+            raise VerifyError(f"{MARGINALS}: has tables of a look that the spec does not make")
+        return arrows
+
+    @cached_property
+    def model(self) -> VisitModel:
+        """The model.
+
+        Raises:
+            VerifyError: it is damaged.
+        """
+        return store.load(self.folder, self.frame)
+
+    @cached_property
+    def typed(self) -> dict[str, pd.DataFrame]:
+        """Both tables with the columns' own types, by their names."""
+        columns, files = written_columns(self.linked), table_files(self.linked)
+        return {n: typed_frame(self.folder / files[n][0], columns[n]) for n in columns}
+
+
+def checked_linked(bundle: Path, names: Sequence[str] = ()) -> LinkedBundle:
+    """What a bundle states in files whose sums hold, among them `names`.
+
+    Raises:
+        VerifyError: a file was changed, or is not what it should be.
+    """
+    check_sums(bundle, ("spec.yaml", "privacy/certificate.json", "privacy/ledger.json", *names))
+    try:
+        return LinkedBundle.stated(bundle)
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        what = f"cannot read {bundle} ({type(error).__name__})"
+        raise VerifyError(what, hint=f"see `synthdp verify {bundle}`") from None

@@ -1,0 +1,323 @@
+"""The files of a bundle of persons with visits that follow from the others, as `bundle.derived`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from synthdp.bundle.certificate import profile_svg
+from synthdp.bundle.certificate_text import (
+    about_column,
+    effects_svg,
+    for_people,
+    plain,
+    render,
+    template,
+    title_of,
+)
+from synthdp.bundle.content import MAX_ROWS, MODEL_FILES, REPORT, written
+from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, deployment_yaml
+from synthdp.bundle.derived import EFFECTS, Derived, as_json
+from synthdp.bundle.descriptions import DATACARD, quoted_yaml, readme_facts, size_category
+from synthdp.bundle.linked import (
+    LinkedBundle,
+    persons_of,
+    table_files,
+    written_columns,
+)
+from synthdp.bundle.noisy_values import MARGINALS
+from synthdp.bundle.signing import STATEMENT
+from synthdp.bundle.table_files import (
+    CROISSANT,
+    croissant_file,
+    croissant_head,
+    label_sets,
+    package_head,
+    record_set,
+    resource,
+)
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import encode_column, read_values
+from synthdp.data.kinds import column_kind
+from synthdp.data.level_groups import LevelGroups
+from synthdp.data.visits import CodedVisits, Floats, Views, views_of
+from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.model.visits.planning import END_NUMBERS, STEP_PAIRS
+from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.report.public.visits import Pair, render_visits
+from synthdp.spec.model import LinkedSpec, Node
+
+# --- the graph ---
+
+
+def graph_json(b: LinkedBundle) -> dict[str, Any]:
+    """The content of `graph.json`: two slices, before and now, with the persons' columns, and the
+    spec's arrows as templates that hold at every visit.
+
+    An arrow that nobody gave claims no cause: of mode predict, or of a column's own past.
+    """
+    spec = b.linked
+    templates = [
+        {"from": str(cause), "to": str(effect)}
+        | ({"lag": cause.lag} if cause.lag else {})
+        | ({"number": effect.number} if effect.number else {})
+        | {"in_model": effect.column != spec.death or effect.table != spec.dataset.persons_name}
+        for effect, causes in spec.graph.arrows(spec).items()
+        for cause in causes
+    ]
+    return graph_of(b).to_json() | {"templates": templates}
+
+
+def graph_of(b: LinkedBundle) -> CausalGraph:
+    """The graph of two slices: what the spec gives, or what mode predict chose; and each column's
+    own past.
+    """
+    spec, visits = b.linked, b.linked.dataset.visits_name
+    given = spec.graph.arrows(spec)
+    pairs = {
+        (str(_at(cause, effect, visits)), str(effect)): "given"
+        for effect, causes in given.items()
+        for cause in causes
+    }
+    if spec.graph.mode == "predict":
+        own = b.arrows
+        chosen = {**own.persons, **own.first, **own.steps, b.frame.now("end"): own.end}
+        pairs |= {(cause, c): "predictive" for c, causes in chosen.items() for cause in causes}
+    for node in given:
+        if node.table == visits and not node.number and node.column != "end":
+            pairs.setdefault((str(Node(visits, node.column, lag=1)), str(node)), "predictive")
+    nodes = dict.fromkeys([*(name for pair in pairs for name in pair), *map(str, given)])
+    edges = (
+        GraphEdge(*pair, directed=True, provenance=why)  # type: ignore[arg-type]
+        for pair, why in pairs.items()
+    )
+    return CausalGraph(tuple(nodes), tuple(edges))
+
+
+def _at(cause: Node, effect: Node, visits: str) -> Node:
+    """A cause of a first visit that belongs to it is a column of the first visit."""
+    own = cause.table == visits and effect.number is not None
+    return Node(cause.table, cause.column, number=effect.number) if own else cause
+
+
+def _graph_svg(b: LinkedBundle) -> str:
+    title = b.linked.dataset.title or b.linked.dataset.id
+    return graph_of(b).to_svg(title=f"Before, now and persons: {title}")
+
+
+# --- descriptions ---
+
+
+def _datapackage(b: LinkedBundle) -> str:
+    """Two resources, of which that of visits has the persons' key as a foreign one."""
+    spec, package = b.linked, package_head(b.spec, run=b.certificate.run)
+    columns, data = written_columns(spec), spec.dataset
+    package["resources"] = []
+    for name, (csv, _) in table_files(spec).items():
+        told = resource(name, columns[name], written(b.folder / csv))
+        key = {"fields": data.tables[name].key}
+        if name == data.persons_name:
+            told["schema"]["primaryKey"] = [key["fields"]]
+        else:
+            to = {"resource": data.persons_name, "fields": [data.persons.key]}
+            told["schema"]["foreignKeys"] = [{"fields": [key["fields"]], "reference": to}]
+        package["resources"].append(told)
+    return as_json(package)
+
+
+def _croissant(b: LinkedBundle) -> str:
+    """Two record sets, of which that of visits refers to the persons' key."""
+    spec, columns = b.linked, written_columns(b.linked)
+    content = croissant_head(b.spec, b.certificate, day=b.day)
+    content["distribution"] = [
+        croissant_file(written(b.folder / file), kind, f"{name}, {about}")
+        for name, pair in table_files(spec).items()
+        for file, (kind, about) in zip(
+            pair,
+            (("text/csv", "as text"), ("application/x-parquet", "with their types")),
+            strict=True,
+        )
+    ]
+    sets = [
+        record_set(name, columns[name], parquet) for name, (_, parquet) in table_files(spec).items()
+    ]
+    persons, visits = sets
+    persons["key"] = {"@id": persons["field"][0]["@id"]}
+    visits["field"][0]["references"] = {"field": persons["key"]}
+    for name, own in columns.items():
+        sets += label_sets(own, f"{name}.")
+    return as_json(content | {"recordSet": sets})
+
+
+def _common(b: LinkedBundle) -> dict[str, Any]:
+    spec, data = b.linked, b.linked.dataset
+    files = table_files(spec)
+    return readme_facts(b.spec, b.certificate, b.day) | {
+        "linked": spec,
+        "persons": persons_of(spec),
+        "files": files,
+        "people": data.persons_name,
+        "events": data.visits_name,
+        "keys": {name: table.key for name, table in data.tables.items()},
+        "title": plain(title_of(b.spec.dataset)),
+        "rules": b.spec.constraints,
+    }
+
+
+def _readme(b: LinkedBundle) -> str:
+    files = table_files(b.linked)
+    head = {"pretty_name": quoted_yaml(title_of(b.spec.dataset))}
+    head["size_categories"] = f"[{quoted_yaml(size_category(persons_of(b.linked)))}]"
+    return template("README_visits.md.j2").render(
+        _common(b), head=head, configs={name: pair[1] for name, pair in files.items()}
+    )
+
+
+def _datacard(b: LinkedBundle) -> str:
+    """It says of what is measured only what spec and plan say, so that it is known beforehand."""
+    columns = [
+        (
+            table,
+            name,
+            column.type,
+            column_kind(column).in_words(column, most=12),
+            "yes" if column.missing else "no",
+            column.unit or "",
+            about_column(column),
+        )
+        for table, own in written_columns(b.linked).items()
+        for name, column in own.items()
+    ]
+    arrows = [
+        f"{', '.join(map(str, causes))} -> {effect}"
+        for effect, causes in b.linked.graph.arrows(b.linked).items()
+        if causes
+    ]
+    return template("datacard_visits.md.j2").render(_common(b), columns=columns, arrows=arrows)
+
+
+# --- the report ---
+
+
+def synthetic_views(b: LinkedBundle) -> Views:
+    """Levels of the first `MAX_ROWS` persons of a bundle, by view, as real ones are read."""
+    spec, frame = b.linked, b.frame
+    columns, data = written_columns(spec), spec.dataset
+    read: dict[str, pd.DataFrame] = {}
+    for name, (csv, _) in table_files(spec).items():
+        most = MAX_ROWS * (frame.most if name == data.visits_name else 1)
+        read[name] = pd.read_csv(
+            b.folder / csv, nrows=most, dtype=str, keep_default_na=False, na_filter=False
+        )
+    persons, visits = read[data.persons_name], read[data.visits_name]
+    owner = visits[data.visits.key].to_numpy(np.int64) - 1
+    visits, owner = visits[owner < len(persons)], owner[owner < len(persons)]
+
+    def codes(table: pd.DataFrame, domain: Domain) -> Any:
+        kinds = ((c, column_kind(c).parsed(c, table[c.name])) for c in domain.columns)
+        return np.column_stack(
+            [np.zeros((len(table), 0), np.uint16), *(encode_column(c, v).codes for c, v in kinds)]
+        ).astype(np.uint16)
+
+    def dates(table: pd.DataFrame, own: Any) -> Floats | None:
+        if own is None:
+            return None
+        return read_values(own, column_kind(own).parsed(own, table[own.name])).numbers
+
+    when = dates(visits, frame.order)
+    assert when is not None and columns
+    births, deaths = dates(persons, frame.birth), dates(persons, frame.death)
+    coded = codes(persons, frame.columns), codes(visits, frame.of_visits)
+    return views_of(frame, CodedVisits(*coded, owner, when, births, deaths))
+
+
+def _shares(counts: Any) -> Floats:
+    kept = np.maximum(np.asarray(counts, np.float64), 0.0)
+    return kept / max(float(kept.sum()), 1e-9)
+
+
+def _pairs(b: LinkedBundle) -> list[tuple[str, NoisyTable, Pair]]:
+    """Each noisy table beside the synthetic one: cells by name, with both shares."""
+    views, found = synthetic_views(b), []
+    for purpose, tables in b.measured.items():
+        view = next(t["view"] for t in b.json(MARGINALS)["tables"] if t["purpose"] == purpose)
+        for table in tables:
+            groups = LevelGroups(b.frame.views[view], table.starts)
+            coarse, own = groups.of(views.codes[view]), groups.coarse
+            cells = np.zeros(len(coarse), np.int64)
+            for name in table.columns:
+                cells = cells * own[name].levels + coarse[:, own.index(name)]
+            drawn = np.bincount(cells, minlength=table.counts.size).reshape(table.counts.shape)
+            labels = tuple(own[name].labels for name in table.columns)
+            pair = Pair(view, table.columns, labels, _shares(table.counts), _shares(drawn))
+            found.append((purpose, table, pair))
+    return found
+
+
+def _report(b: LinkedBundle) -> str:
+    frame, pairs = b.frame, _pairs(b)
+    number, end = frame.now("number"), frame.now("end")
+    own_past = {(frame.before(c.name), frame.now(c.name)) for c in frame.of_visits.columns}
+    counts = [p for purpose, _, p in pairs if purpose == END_NUMBERS]
+    steps = [p for purpose, _, p in pairs if purpose == STEP_PAIRS and p.columns in own_past]
+    singles = [p for purpose, _, p in pairs if len(p.columns) == 1 and purpose != END_NUMBERS]
+    return render_visits(
+        facts=b.certificate.model_dump(mode="json"),
+        persons=persons_of(b.linked),
+        day=b.day,
+        numbers=next(p for p in counts if p.columns == (number,)),
+        ends=next(p for p in counts if p.columns == (number, end)).summed(),
+        steps=steps,
+        singles=singles,
+        every=[p for _, _, p in pairs],
+        graph=_graph_svg(b),
+    )
+
+
+def _deployment(b: LinkedBundle) -> str | None:
+    record = deployment_record(b.spec, b.certificate, day=b.day)
+    return None if record is None else deployment_yaml(record)
+
+
+def _said(files: str) -> str:
+    return f"does not say what {files} say"
+
+
+LINKED_DERIVED: Mapping[str, Derived] = {
+    "privacy/certificate.md": Derived(
+        lambda b: render(b.certificate), "does not say what privacy/certificate.json says"
+    ),
+    "README.md": Derived(_readme, _said("spec.yaml and privacy/certificate.json")),
+    "PEOPLE.md": Derived(
+        lambda b: for_people(b.certificate), "does not say what privacy/certificate.json says"
+    ),
+    DATACARD: Derived(_datacard, _said("spec.yaml and privacy/certificate.json")),
+    EFFECTS: Derived(
+        lambda b: effects_svg(b.certificate), "does not show what privacy/certificate.json says"
+    ),
+    "privacy/profile.svg": Derived(
+        lambda b: profile_svg(b.profile, b.certificate), "does not show privacy/profile.json"
+    ),
+    DEPLOYMENT: Derived(_deployment, _said("spec.yaml and privacy/certificate.json")),
+    "graph.json": Derived(
+        lambda b: as_json(graph_json(b)), "is not the graph of spec.yaml and marginals.json"
+    ),
+    "graph.svg": Derived(_graph_svg, "does not show graph.json"),
+    "datapackage.json": Derived(_datapackage, "does not describe the tables as the spec does"),
+    CROISSANT: Derived(
+        _croissant, "does not describe the tables as spec.yaml and privacy/certificate.json do"
+    ),
+    REPORT: Derived(_report, "does not show what the bundle's other files say"),
+}
+"""As `derived.DERIVED`."""
+
+
+def linked_files(spec: LinkedSpec) -> tuple[str, ...]:
+    """Every file of a bundle, but for its sums and what `derived.OPTIONAL` names."""
+    privacy = ("privacy/certificate.json", "privacy/ledger.json", "privacy/profile.json")
+    tables = [file for pair in table_files(spec).values() for file in pair]
+    primary = {MARGINALS, *MODEL_FILES, *privacy, "spec.yaml", *tables}
+    return tuple(sorted({*primary, *LINKED_DERIVED} - {DEPLOYMENT, STATEMENT}))

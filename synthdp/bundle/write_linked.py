@@ -1,0 +1,146 @@
+"""Writing the bundle of persons with visits, as `bundle.write` does that of one table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from synthdp.bundle.certificate import profile_of, profile_svg
+from synthdp.bundle.content import (
+    MODEL_FILES,
+    REPORT,
+    check_paid,
+    check_target,
+    new_folder,
+    refuse,
+    released,
+)
+from synthdp.bundle.deployment import DEPLOYMENT
+from synthdp.bundle.derived import EFFECTS, as_json
+from synthdp.bundle.descriptions import DATACARD
+from synthdp.bundle.linked import (
+    LinkedBundle,
+    as_one,
+    certify_linked,
+    linked_tables_json,
+    linked_yaml,
+    persons_of,
+    public_linked,
+    table_files,
+    written_columns,
+)
+from synthdp.bundle.linked_texts import LINKED_DERIVED
+from synthdp.bundle.noisy_values import MARGINALS
+from synthdp.bundle.signing import Signer
+from synthdp.bundle.table_files import write_csv, write_parquet
+from synthdp.bundle.write import sum_and_sign, write_text
+from synthdp.ledger.entries import balance_at_reservation
+from synthdp.model.visits import store
+from synthdp.model.visits.fit import FittedVisits
+from synthdp.model.visits.laws import VisitModel
+from synthdp.privacy.plan import ReleasePlan
+from synthdp.privacy.private import Receipt, Released
+from synthdp.spec.model import LinkedSpec
+
+if TYPE_CHECKING:
+    from synthdp.ledger.ledger import Ledger
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkedContent:
+    """All that goes into a bundle: both tables as frames, persons first, and what was fitted."""
+
+    spec: LinkedSpec
+    run: str
+    plan: ReleasePlan
+    synthetic: Released[tuple[pd.DataFrame, pd.DataFrame]]
+    fitted: FittedVisits
+
+
+def receipts_of(content: LinkedContent) -> dict[str, frozenset[Receipt]]:
+    """Receipts of each file that came out of rows."""
+    frames = released("synthetic", content.synthetic, tuple)
+    tables = released("tables", content.fitted.tables, Mapping)
+    model = released("model", content.fitted.model, VisitModel)
+    if len(frames.value[0]) != persons_of(content.spec):
+        refuse("synthetic", f"must have the spec's {persons_of(content.spec)} persons")
+    found = {file: frames.receipts for pair in table_files(content.spec).values() for file in pair}
+    found |= {MARGINALS: tables.receipts, **dict.fromkeys(MODEL_FILES, model.receipts)}
+    if content.spec.graph.mode == "predict":
+        found |= dict.fromkeys(("graph.json", "graph.svg"), tables.receipts)
+    return found | {REPORT: frames.receipts | tables.receipts}
+
+
+def write_linked(
+    folder: Path,
+    content: LinkedContent,
+    *,
+    ledger: Ledger,
+    force: bool,
+    signer: Signer | None = None,
+) -> Path:
+    """Write the bundle of a release to `folder`, atomically; returns the folder; raises as
+    `write.write_bundle`.
+    """
+    receipts, planned = receipts_of(content), content.plan.stated_spends
+    entries = check_paid(content.run, planned, receipts, ledger)
+    check_target(folder, force=force)
+    spec, plan = public_linked(content.spec), content.plan
+    balance = asdict(balance_at_reservation(ledger.entries(), content.run))
+    facts = certify_linked(
+        spec,
+        plan,
+        run=content.run,
+        planned=planned,
+        entries=entries,
+        group_epsilons=plan.group_epsilons,
+        receipts=receipts,
+        signer=signer.identity if signer else None,
+        balance=balance,
+    )
+    told = [e.to_json() for e in entries]
+    columns, files = written_columns(spec), table_files(spec)
+    with new_folder(folder, force=force) as draft:
+        for (name, (csv, parquet)), frame in zip(
+            files.items(), content.synthetic.value, strict=True
+        ):
+            write_csv(frame, columns[name], draft / csv)
+            write_parquet(draft / csv, columns[name], draft / parquet)
+        store.save(content.fitted.model.value, draft)
+        write_text(draft / "spec.yaml", linked_yaml(spec))
+        for name, stated in {
+            MARGINALS: linked_tables_json(content.fitted.tables.value, plan),
+            "privacy/ledger.json": {"run": content.run, "balance": balance, "entries": told},
+            "privacy/certificate.json": facts.model_dump(mode="json"),
+            "privacy/profile.json": profile_of(facts.planned, as_one(spec)),
+        }.items():
+            write_text(draft / name, as_json(stated))
+        bundle = LinkedBundle(draft, as_one(spec), facts, entries[-1].at[:10], spec)
+        for name, derived in LINKED_DERIVED.items():
+            text = derived.make(bundle)
+            if text is not None:
+                write_text(draft / name, text)
+        sum_and_sign(draft, facts, signer)
+    return folder
+
+
+def foresee_linked(spec: LinkedSpec, plan: ReleasePlan) -> None:
+    """Compute and word all that a certificate will say of a plan, as `write.foresee` does."""
+    spec = public_linked(spec)
+    facts = certify_linked(
+        spec,
+        plan,
+        run="planned",
+        planned=plan.stated_spends,
+        entries=(),
+        group_epsilons=plan.group_epsilons,
+        receipts={},
+    )
+    profile_svg(profile_of(facts.planned, as_one(spec)), facts)
+    bundle = LinkedBundle(Path(), as_one(spec), facts, "2000-01-01", spec)
+    for name in ("privacy/certificate.md", EFFECTS, DEPLOYMENT, DATACARD):
+        LINKED_DERIVED[name].make(bundle)

@@ -1,0 +1,352 @@
+"""The checks of a bundle of persons with visits: plan, noisy tables, model, and both tables.
+
+What does not depend on the kind of tables is that of one table: folder, sums, ledger, certificate,
+signature. The plan is made again from the spec, so that the noise of each look, and the most rows
+of a person that it was set for, are those of the spec's `at_most`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from synthdp.bundle.certificate import Certificate
+from synthdp.bundle.content import MODEL_FILES, REPORT, Bundle
+from synthdp.bundle.deployment import DEPLOYMENT
+from synthdp.bundle.derived import Derived
+from synthdp.bundle.linked import (
+    LAWS,
+    LinkedBundle,
+    LinkedCertificate,
+    as_one,
+    certify_linked,
+    persons_of,
+    public_linked,
+    table_files,
+    written_columns,
+)
+from synthdp.bundle.linked_texts import LINKED_DERIVED, linked_files
+from synthdp.bundle.noisy_values import MARGINALS
+from synthdp.bundle.table_files import check_header
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import to_numbers
+from synthdp.data.kinds import column_kind
+from synthdp.data.visits import VisitFrame
+from synthdp.errors import VerifyError
+from synthdp.files import read_text
+from synthdp.model.visits.fit import level_starts
+from synthdp.model.visits.planning import plan_linked
+from synthdp.privacy.mechanisms.views import OnView
+from synthdp.privacy.plan import ReleasePlan
+from synthdp.spec.load.loader import parse_any
+from synthdp.spec.model import LinkedSpec, ReleaseSpec
+from synthdp.verify.content import chunks, misfits_of, most_bytes
+from synthdp.verify.reader import Check, PlanLimits, Reader, wrong
+from synthdp.verify.rewritten import (
+    alike,
+    by_others,
+    check_deployment,
+    check_profile,
+    parquet_problems,
+)
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass
+class LinkedReader(Reader):
+    """The bundle of linked tables while it is read; `spec` is what parts for one table ask."""
+
+    @cached_property
+    def linked(self) -> LinkedSpec:
+        """The spec. Whoever asks for it has seen that it can be read."""
+        spec = parse_any(read_text(self.folder / "spec.yaml"), path="spec.yaml")
+        assert isinstance(spec, LinkedSpec)
+        return spec
+
+    @property
+    def spec(self) -> ReleaseSpec:
+        """The spec, as parts for one table ask of it."""
+        return as_one(self.linked)
+
+    @cached_property
+    def frame(self) -> VisitFrame:
+        """The public frame of the spec."""
+        return VisitFrame.from_spec(self.linked)
+
+    @cached_property
+    def plan(self) -> ReleasePlan:
+        """The plan that the spec makes."""
+        return plan_linked(self.linked, self.frame)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Every file that a bundle of the spec must have, but for its sums."""
+        return linked_files(self.linked)
+
+    @property
+    def derived(self) -> Mapping[str, Derived]:
+        """The files that follow from others."""
+        return LINKED_DERIVED
+
+    @cached_property
+    def limits(self) -> PlanLimits:
+        """Upper limits of a plan of the spec."""
+        columns = sum(len(domain) for domain in self.frame.views.values())
+        return PlanLimits(
+            rows=self.frame.most,
+            purposes=len(self.plan.linked),
+            steps=0,
+            tables=columns + 4,  # of single columns, and of numbers and ends
+            answers=0,
+            sample=1.0,
+            loss=10 * self.linked.privacy.epsilon + 10,
+        )
+
+    @cached_property
+    def bundle(self) -> Bundle | None:
+        """What the bundle states; None where its certificate could not be read."""
+        if self.certificate is None:
+            return None
+        return LinkedBundle(self.folder, self.spec, self.certificate, self.day, self.linked)
+
+    def certificate_of(self, stated: Any) -> Certificate:
+        """The certificate that JSON states."""
+        return LinkedCertificate.model_validate(stated)
+
+    def certified(self, **facts: Any) -> Certificate:
+        """The certificate that follows from the spec and `facts`."""
+        return certify_linked(self.linked, self.plan, **facts)
+
+    def from_rows(self) -> set[str]:
+        """The files that came out of rows, and need receipts."""
+        tables = [file for pair in table_files(self.linked).values() for file in pair]
+        arrows = {"graph.json", "graph.svg"} if self.linked.graph.mode == "predict" else set()
+        return {MARGINALS, *MODEL_FILES, REPORT, *tables, *arrows}
+
+
+def _of(reader: Reader) -> LinkedReader:
+    assert isinstance(reader, LinkedReader)
+    return reader
+
+
+# --- spec and plan ---
+
+
+def _check_spec(reader: Reader) -> Iterator[str]:
+    """The spec holds nothing that is not published, and no path."""
+    spec = _of(reader).linked
+    reader.parsed = reader.spec
+    if public_linked(spec) != spec:
+        yield "spec.yaml: holds paths or addresses that are not published, or no number of persons"
+
+
+def _check_plan(reader: Reader) -> Iterator[str]:
+    """The certificate's plan is that of the spec: looks, noise, and rows of a person in each."""
+    if reader.certificate is None:
+        return
+    stated = [s.model_dump(mode="json") for s in reader.certificate.planned]
+    true = [s.model_dump(mode="json") for s in _of(reader).plan.stated_spends]
+    if [s["purpose"] for s in stated] != [s["purpose"] for s in true]:
+        yield "privacy/certificate.json: its plan has other looks than the spec makes"
+        return
+    for ours, theirs in zip(true, stated, strict=True):
+        if not alike(theirs["event"], ours["event"]):
+            yield (
+                f"privacy/certificate.json: {ours['purpose']}: is planned with another event than"
+                " the spec gives, by its epsilon, shares, and most visits of a person"
+            )
+
+
+# --- noisy tables and model ---
+
+
+def _check_noisy(reader: Reader) -> Iterator[str]:
+    """The tables of each look are those of the spec, on the groups that tables of levels make, with
+    the noise of the plan.
+    """
+    own = _of(reader)
+    for told in (stated := reader.json(MARGINALS))["tables"]:
+        look = own.plan.linked.get(told["purpose"])
+        if not isinstance(look, OnView) or (
+            told["view"],
+            told["law"],
+            told["rows_of_a_person"],
+        ) != (
+            look.view,
+            LAWS[look.view],
+            look.rows,
+        ):
+            yield f"{MARGINALS}: a table is of no planned look, or of other rows than it looks at"
+            return
+    if isinstance(reader.bundle, LinkedBundle):
+        _ = reader.bundle.arrows  # made again of the tables; raises where a table is another
+    if {told["purpose"] for told in stated["tables"]} != {
+        e.body["purpose"] for e in reader.charges
+    }:
+        yield f"{MARGINALS}: has not the tables of every look that the ledger charged"
+
+
+def _check_model(reader: Reader) -> Iterator[str]:
+    """The model can be read, and has the spec's arrows, and groups of levels."""
+    bundle, own = reader.bundle, _of(reader)
+    if not isinstance(bundle, LinkedBundle):
+        return
+    model, arrows = bundle.model, bundle.arrows
+    parents = {**arrows.persons, **arrows.first, **arrows.steps}
+    parents[own.frame.now("end")] = arrows.end
+    starts = {n: tuple(s) for n, s in level_starts(own.frame, bundle.measured).items()}
+    foreign = [n for n, law in model.laws.items() if not {*law.parents} <= {*parents.get(n, ())}]
+    yield from wrong(
+        (bool(foreign), f"model.json: {foreign[:1]} has parents that the spec does not give it"),
+        (dict(model.starts) != starts, f"model.json: its groups are not those of {MARGINALS}"),
+    )
+
+
+# --- the tables ---
+
+
+def _check_tables(reader: Reader) -> Iterator[str]:
+    """Both tables fit their domains; keys are 1 to the number of persons; visits are in order; and
+    the rules hold in every person.
+    """
+    own = _of(reader)
+    spec, frame, data = own.linked, own.frame, own.linked.dataset
+    files, columns = table_files(spec), written_columns(spec)
+    read = dict[str, dict[str, Floats]]()
+    for name, (csv, _) in files.items():
+        rows = persons_of(spec) * (frame.most if name == data.visits_name else 1)
+        order = [n for n, c in columns[name].items() if c.type in ("ordinal", "boolean")]
+        wanted = [data.tables[name].key, frame.order.name, *order]
+        wanted += [c.name for c in (frame.birth, frame.death) if c is not None]
+        domain = Domain.written(columns[name])
+        read[name], problems = _read(reader.folder / csv, domain, rows, {*wanted})
+        yield from problems
+        if problems:
+            return
+    persons, visits = read[data.persons_name], read[data.visits_name]
+    people, events = (files[name][0] for name in (data.persons_name, data.visits_name))
+    count, key = persons_of(spec), persons[data.persons.key]
+    if not np.array_equal(key, np.arange(1, count + 1)):
+        yield f"{people}: its keys are not 1 to {count}, the spec's number of persons, in order"
+        return
+    owner, when = visits[data.visits.key].astype(np.int64) - 1, visits[frame.order.name]
+    if not ((owner >= 0) & (owner < count)).all():
+        yield f"{events}: a visit belongs to no person"
+        return
+    if (np.diff(owner) < 0).any():
+        yield f"{events}: its rows are not in the order of persons"
+        return
+    many = np.bincount(owner, minlength=count)
+    same, gaps = np.diff(owner) == 0, np.diff(when)
+    yield from wrong(
+        (many.max(initial=0) > frame.most, f"{events}: a person has more than {frame.most} visits"),
+        (
+            many.min() < frame.least,
+            f"{events}: a person has no visit, and the spec says at_least 1",
+        ),
+        (bool((gaps[same] < frame.step).any()), f"{events}: visits of a person are not in order"),
+        (bool((when > frame.until).any()), f"{events}: a visit is after the end of the study"),
+    )
+    if frame.birth is not None and (persons[frame.birth.name][owner] > when).any():
+        yield f"{events}: a visit is before the person's birth"
+    if frame.death is not None and (persons[frame.death.name][owner] < when).any():
+        yield f"{events}: a visit is after the person's death"  # none where it is NaN
+    for rule in spec.rules():
+        if rule.kind in ("birth", "death"):
+            continue
+        sign = -1 if rule.kind == "nonincreasing" else 1
+        if (sign * np.diff(visits[rule.column])[same] < 0).any():
+            yield f"{events}: {rule.column!r} is not {rule.kind} in every person"
+
+
+def _read(
+    path: Path, domain: Domain, rows: int, wanted: set[str]
+) -> tuple[dict[str, Floats], list[str]]:
+    """The wanted columns of an untrusted CSV as numbers, or levels of categories, NaN where they
+    are missing; and what is wrong with the file.
+    """
+    if path.stat().st_size > most_bytes(domain, rows):
+        return {}, [f"{path.name}: is larger than the spec's columns and persons can be"]
+    try:
+        check_header(path, domain.names)
+    except VerifyError as error:
+        return {}, [str(error)]
+    outside, parts = (
+        Counter[str](),
+        {name: [np.zeros(0)] for name in domain.names if name in wanted},
+    )
+    try:
+        for chunk in chunks(path):
+            for column in domain.columns:
+                text = chunk[column.name]
+                misfits, codes = misfits_of(column, text)
+                outside[column.name] += misfits
+                if column.name in parts:
+                    parts[column.name].append(_numbers(column, text, codes))
+    except pd.errors.ParserWarning:
+        return {}, [f"{path.name}: a row has more fields than the header"]
+    problems = [
+        f"{path.name}: column {name!r}: {count} values are not in the declared domain"
+        for name, count in (+outside).items()
+    ]
+    return {name: np.concatenate(some) for name, some in parts.items()}, problems
+
+
+def _numbers(column: Any, text: pd.Series[str], codes: npt.NDArray[np.uint16]) -> Floats:
+    if column.ranged:
+        return to_numbers(column, column_kind(column).parsed(column, text))
+    missing = codes == column.missing_level if column.missing else np.zeros(len(codes), bool)
+    return np.where(missing, math.nan, codes.astype(np.float64))
+
+
+def _check_parquet(reader: Reader, *, second: bool) -> Iterator[str]:
+    """The columns and types of a table, and in the same order the rows of its CSV."""
+    own = _of(reader)
+    name, (csv, parquet) = [*table_files(own.linked).items()][second]
+    columns, folder = written_columns(own.linked)[name], reader.folder
+    with (folder / csv).open("rb") as file:  # no field holds a line's end: names cannot
+        rows = sum(block.count(b"\n") for block in iter(partial(file.read, 1 << 20), b"")) - 1
+    yield from parquet_problems(folder / parquet, folder / csv, columns, rows)
+
+
+TEXT_CHECKS: dict[str, tuple[str, Check]] = {
+    **{
+        file: by_others(file)
+        for file in LINKED_DERIVED
+        if file not in ("privacy/profile.svg", DEPLOYMENT)
+    },
+    "profile": ("privacy/profile.json", check_profile),
+    "registry record": (DEPLOYMENT, check_deployment),
+}
+TABLE_CHECKS: dict[str, tuple[str, Check]] = {
+    "noisy counts": (MARGINALS, _check_noisy),
+    "model": ("model.safetensors", _check_model),
+    "tables": ("tables", _check_tables),
+    "persons as parquet": ("tables", partial(_check_parquet, second=False)),
+    "visits as parquet": ("tables", partial(_check_parquet, second=True)),
+}
+
+
+def linked_checks(one: Mapping[str, tuple[str, Check]]) -> dict[str, tuple[str, Check]]:
+    """All checks, of which some are those of `one` table."""
+    return {
+        "folder": one["folder"],
+        "checksums": one["checksums"],
+        "spec": ("spec.yaml", _check_spec),
+        "ledger": one["ledger"],
+        "certificate": one["certificate"],
+        "plan": ("privacy/certificate.json", _check_plan),
+        **TEXT_CHECKS,
+        **TABLE_CHECKS,
+        "signature": one["signature"],
+    }

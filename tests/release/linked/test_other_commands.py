@@ -1,0 +1,116 @@
+"""What there is not yet for linked tables is refused by one sentence, of a spec and of a bundle."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import synthdp
+from synthdp.cli.main import app
+from synthdp.errors import SpecError, SynthdpError, VerifyError
+from synthdp.release.linked import planned_linked
+from synthdp.spec.load.loader import linked_in
+from tests.release.linked.conftest import spec_at, write_spec
+
+OF_SPEC = (
+    "plan SPEC --rehearse",
+    "plan SPEC --what-if 1,2",
+    "release SPEC --attack later",
+    "release SPEC --accept-refusals",
+    "inspect SPEC",
+    "audit SPEC --replay",
+    "audit SPEC --simulated",
+    "study SPEC --simulated",
+    "graph show SPEC",
+    "graph learn SPEC",
+    "graph validate SPEC",
+    "graph orient SPEC sex stage",
+    "ui SPEC",
+)
+OF_BUNDLE = (
+    "answer BUNDLE",
+    "answer BUNDLE count()",
+    "answer BUNDLE --every",
+    "show BUNDLE --pair sex stage",
+    "effect BUNDLE --treatment sex --outcome stage",
+    "export BUNDLE --to sqlite:///OUT.db --table t",
+    "copies BUNDLE --out OUT",
+    "diff BUNDLE BUNDLE",
+    "audit BUNDLE --replay",
+    "sample BUNDLE --rows 5",
+    "sample BUNDLE --rows 5 --out OUT --do sex=F",
+    "audit BUNDLE --simulated",
+)
+
+
+def refused(command: str, **places: Path) -> str:
+    words = command.split()
+    for name, path in places.items():
+        words = [word.replace(name, str(path)) for word in words]
+    done = CliRunner().invoke(app, words)
+    assert isinstance(done.exception, SynthdpError), (command, done.exception, done.output)
+    return done.exception.message
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("command", OF_SPEC)
+def test_commands_of_a_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = refused(command, SPEC=write_spec(tmp_path))
+    assert "linked" in told
+    assert not (tmp_path / ".synthdp").exists() and not (tmp_path / "releases").exists()
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("command", OF_BUNDLE)
+def test_commands_of_a_bundle(made: Path, tmp_path: Path, command: str) -> None:
+    told = refused(command, BUNDLE=made, OUT=tmp_path / "out")
+    assert "linked" in told or "two tables" in told or "drawn as they are" in told, told
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.check
+def test_the_road_by_commands(ward: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ward.parent)
+
+    def done(*words: str) -> str:
+        found = CliRunner().invoke(app, [*words])
+        assert found.exit_code == 0, (words, found.exception)
+        return found.output
+
+    assert "steps: pairs" in done("plan", str(ward))
+    assert "releases/ward/bundle" in done("release", str(ward))
+    assert "agrees with itself" in done("verify", "releases/ward/bundle")
+    assert "5 persons" in done("sample", "releases/ward/bundle", "--rows", "5", "--out", "more")
+    assert sorted(p.name for p in Path("more").iterdir()) == ["patients.csv", "stays.csv"]
+    assert "ward" in done("budget", "ward")
+    done("budget", "--check", "releases/ward/bundle")
+    assert "stays.stage" in done("graph", "show", "releases/ward/bundle")
+    assert "ward" in done("index", "releases")
+
+
+def test_python_refuses(made: Path, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="linked"):
+        synthdp.Spec.load(write_spec(tmp_path))
+    with pytest.raises((SpecError, VerifyError)):
+        synthdp.Bundle(made).table()
+
+
+@pytest.mark.parametrize("change", [{"dataset": {"title": "A title"}}, {"sampling": {}}])
+def test_a_spec_of_other_words_is_planned_alike(tmp_path: Path, change: dict[str, Any]) -> None:
+    plans = []
+    for own in (None, change):
+        path = write_spec(tmp_path, own)
+        plans.append(planned_linked(spec_at(path), path)[0]["spends"])
+    assert plans[0] == plans[1]
+
+
+def test_the_guide_has_a_spec_that_is_valid() -> None:
+    page = Path(__file__).parents[3] / "docs" / "guides" / "visits.md"
+    (text,) = re.findall(r"^```yaml\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    spec = linked_in(text, path="hospital.yaml")
+    assert spec is not None and spec.dataset.visits.at_most == 12
