@@ -71,7 +71,7 @@ def heard(where: object, name: str, reach: Callable[[], object]) -> tuple[Any, .
 def plan(spec: ReleaseSpec) -> ReleasePlan:
     """The plan of a release, before the noise of all purposes is scaled by one factor."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(calibration, "_calibrated", lambda rough: rough)
+        patch.setattr(calibration, "calibrated", lambda rough: rough)
         return plan_for(spec, Domain.from_spec(spec.columns))
 
 
@@ -229,7 +229,7 @@ def played(spec: ReleaseSpec) -> dict[str, Any]:
         return SimpleNamespace(spec=spec, domain=domain, plan=shadow, identity="")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(membership, "plan_for", lambda *_: shadow)
+        patch.setattr(membership, "plan_for", lambda *_, **__: shadow)
         patch.setattr(membership.AttackFolder, "open", lambda _: folder)
         patch.setattr(membership, "ShadowTrainer", trainer_of)
         patch.setattr(membership, "cpu_seconds", lambda *_: (1.0, 1.0))
@@ -315,7 +315,13 @@ def calibrated(spec: ReleaseSpec) -> bool:
     """Whether the model is calibrated to the noisy margins."""
     done: list[bool] = []
     start: Any = SimpleNamespace(
-        network=None, regression=None, architecture=None, columns=(), margins=None, paid=None
+        network=None,
+        regression=None,
+        architecture=None,
+        columns=(),
+        margins=None,
+        paid=None,
+        law=None,
     )
     weights: Any = SimpleNamespace(map=lambda _: weights)
     weights.zip = lambda _: SimpleNamespace(map=lambda finish: finish(({}, ())))

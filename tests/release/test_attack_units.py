@@ -124,7 +124,7 @@ def test_models_of_secret_samples_are_attacked_by_row(
         raise Stop
 
     monkeypatch.setattr(membership, "attack_membership", attack)
-    monkeypatch.setattr(membership, "plan_for", lambda shadow, domain: SimpleNamespace(**PLAN))
+    monkeypatch.setattr(membership, "plan_for", lambda *_, **__: SimpleNamespace(**PLAN))
     monkeypatch.setattr(membership, "cpu_seconds", lambda *_: (1.0, 1.0))
     with pytest.raises(Stop):
         attack_rows(

@@ -125,7 +125,7 @@ def test_games_are_played_on_neighbours_of_the_specs_relation(
     sizes: list[tuple[int, int]] = []
     made = SimpleNamespace(epsilon=1.0, delta=1e-5, profile=(), spends=(), rows_per_unit=1)
     monkeypatch.setattr(membership, "cpu_seconds", lambda *_: (1.0, 1.0))
-    monkeypatch.setattr(membership, "plan_for", lambda shadow, domain: made)
+    monkeypatch.setattr(membership, "plan_for", lambda *_, **__: made)
     monkeypatch.setattr(membership, "TableMeasurer", lambda domain, plan: lambda worlds: [None])
 
     def models(*_: object, threat: ThreatModel, **__: object) -> SimpleNamespace:

@@ -115,9 +115,11 @@ def test_figures_carry_the_receipts_of_all_sums_that_they_are_made_of(
     fitted: Any = SimpleNamespace(
         tables=released((), "tables"), sums={"1": released(11, "one"), "3": released(33, "three")}
     )
-    job: Any = SimpleNamespace(spec=SimpleNamespace(estimands=("a",)), domain=None)
+    job: Any = SimpleNamespace(
+        spec=SimpleNamespace(estimands=("a",), pays_for_sums=True), domain=None
+    )
     found = publishing.estimands_of(job, fitted)
     assert found is not None and heard == [{"1": 11, "3": 33}]
     assert {receipt.entry for receipt in found.receipts} == {"tables", "one", "three"}
-    job.spec.estimands = ()
+    job.spec.pays_for_sums = False
     assert publishing.estimands_of(job, fitted) is None

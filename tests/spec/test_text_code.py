@@ -116,9 +116,9 @@ def test_init_asks_for_codes_and_prefix(tmp_path: Path) -> None:
     table = tmp_path / "clinic.csv"
     table.write_text("diagnosis\nE11.9\n")
     answers = iter(
-        ["row", "a visit", "approximate", "1000"]
+        ["row", "a visit", "approximate", "1000", ""]
         + ["text-code", "E11.9, I10", "9", "no", ""]  # a prefix longer than every code: asked again
-        + ["E11.9, I10", "3", "yes", "", "", "", "", "1", ""]
+        + ["E11.9, I10", "3", "yes", "", "", "", "1", ""]
     )
     asked: list[str] = []
 

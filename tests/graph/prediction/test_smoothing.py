@@ -214,8 +214,11 @@ def test_spikes_and_missing_values_say_nothing_of_bins_and_hear_nothing_of_them(
     np.testing.assert_array_equal(body_of(column), np.arange(2, 8))
     from synthdp.graph.predict import _kernels
 
-    kernels = _kernels(column)
+    *kernels, rough, smooth = _kernels(column)
     assert len(kernels) == 3 and len(_kernels(categorical(9))) == 1
+    assert len(_kernels(numeric(6, spikes=1, missing=True))) == 3
+    for joined in (rough, smooth):  # two spikes may also go on where bins begin; no missing does
+        assert (joined[:-1, :-1] > 0).all() and not joined[-1, :-1].any()
     bins = np.isin(np.arange(9), body_of(column))
     for kernel in kernels:
         outside = kernel - np.diag(np.diag(kernel))
