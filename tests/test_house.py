@@ -13,7 +13,7 @@ pytestmark = pytest.mark.check
 
 
 MOST = {
-    "lines of the product": 74_874,
+    "lines of the product": 74_899,
     "files": 294,
     "decisions per 100 lines of code": 26.9,
     "imports, % of lines": 6.8,
