@@ -197,6 +197,19 @@ def test_rows_of_one_person_widen_the_interval_by_sampling_alone() -> None:
     assert several - noise == pytest.approx(4 * (single - noise))
 
 
+def test_small_strata_pay_for_the_mean_that_is_taken_off() -> None:
+    """Twenty rows a stratum, and a thousand times as many of the same: n / (n - 1) is left."""
+    n, total = np.full((2, 2), 10.0), np.array([[2.0, -1.0], [1.0, 3.0]])
+    squares = np.array([[4.0, 5.0], [3.0, 6.0]])
+    few, many = (
+        overlap_figure(NoisySums(k * n, k * total, k * squares, 1e-9), NUMBER, Rows()).interval
+        for k in (1, 1000)
+    )
+    assert few and many
+    small, large = (float(high) - float(low) for low, high in (few, many))
+    assert small**2 / (1000 * large**2) == pytest.approx(20 / 19 * 19_999 / 20_000, rel=1e-6)
+
+
 def test_an_interval_that_is_the_whole_range_is_told_as_none() -> None:
     """Thirty rows at both ends of the range, which may all be one person's."""
     query, sums = parse_query("mean(visits)", COLUMNS), (np.array([[v]]) for v in (30.0, 0.0, 30.0))
