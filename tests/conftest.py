@@ -3,7 +3,7 @@ fight, three rings, and figures for the dashboard.
 
 The rings: `make test` runs what is neither `check` nor `slow`, in two minutes; `make check` runs
 all but `slow`; `make slow` runs the rest. The first ring does not even import a file whose
-`pytestmark` holds `pytest.mark.check`: imports would take half of its time.
+`pytestmark` holds `check` or `slow`: imports would take half of its time.
 
 Quick tests do not fail by chance: what they draw follows a seed without their asking, or has a
 chance of failure that `tests/chance.py` states. Their sum is less than 1e-4. Hypothesis, too, goes
