@@ -13,7 +13,7 @@ pytestmark = pytest.mark.check
 
 
 MOST = {
-    "lines of the product": 73_520,
+    "lines of the product": 73_523,
     "files": 290,
     "decisions per 100 lines of code": 26.7,
     "imports, % of lines": 6.7,
