@@ -166,7 +166,6 @@ def certify(
     """
     charges = charges_of(entries)
     unit, privacy = spec.dataset.privacy_unit, spec.privacy
-    used = {charge.purpose for charge in charges}
     return Certificate(
         format=FORMAT,
         dataset=spec.dataset.id,
@@ -198,10 +197,7 @@ def certify(
         domain_from=spec.dataset.domain_from,
         planned=tuple(planned),
         charges=charges,
-        purposes=tuple(
-            Purpose(purpose=p.purpose, epsilon=_composed([p], spec), used=p.purpose in used)
-            for p in planned
-        ),
+        purposes=_purposes(planned, {c.purpose for c in charges}, spec),
         groups=_groups(group_epsilons, delta=privacy.delta),
         released=tuple(
             ReleasedFile(file=f, receipts=tuple(sorted(r.entry for r in rs)))
@@ -287,6 +283,13 @@ def guaranteed_epsilon(planned: Iterable[Spend], spec: ReleaseSpec) -> float:
 def _composed(spends: Iterable[Spend], spec: ReleaseSpec) -> float:
     return accounting.epsilon(
         events_of(spends), delta=spec.privacy.delta, adjacency=spec.privacy.adjacency
+    )
+
+
+def _purposes(planned: Sequence[Spend], used: set[str], spec: ReleaseSpec) -> tuple[Purpose, ...]:
+    return tuple(
+        Purpose(purpose=p.purpose, epsilon=_composed([p], spec), used=p.purpose in used)
+        for p in planned
     )
 
 

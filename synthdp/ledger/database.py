@@ -21,7 +21,7 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -254,7 +254,7 @@ def append(
     seq, previous = (last.seq + 1, last.hash) if last is not None else (1, GENESIS)
     at = datetime.now(UTC).date().isoformat()
     entry = Entry(seq, dataset, run, kind, body, at, previous, "")
-    entry = replace(entry, hash=entry_hash(**vars(entry)))
+    entry = replace(entry, hash=entry_hash(**asdict(entry)))
     connection.execute(
         sa.insert(_entries).values(**{**entry.to_json(), "body": json.dumps(body, sort_keys=True)})
     )

@@ -17,7 +17,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 from synthdp.errors import BudgetError, OutputError, VerifyError, printable
@@ -44,11 +44,11 @@ class Entry:
     @property
     def intact(self) -> bool:
         """Whether its hash is that of its content."""
-        return entry_hash(**vars(self)) == self.hash
+        return entry_hash(**asdict(self)) == self.hash
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON, from which `entry_hash` can be recomputed."""
-        return dict(vars(self))
+        return asdict(self)
 
 
 def entry_hash(**fields: Any) -> str:
