@@ -44,11 +44,14 @@ from synthdp.data.encoding import encode_column, read_values
 from synthdp.data.kinds import column_kind
 from synthdp.data.level_groups import LevelGroups
 from synthdp.data.visits import CodedVisits, Floats, Views, views_of
+from synthdp.drawing.graph import arrows
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.model.visits.planning import END_NUMBERS, STEP_PAIRS
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.report.public.visits import Pair, render_visits
 from synthdp.spec.model import LinkedSpec, Node
+
+MIN_DRAWN, MAX_DRAWN = 1, 60  # arrows of a picture
 
 # --- the graph ---
 
@@ -104,8 +107,14 @@ def _at(cause: Node, effect: Node, visits: str) -> Node:
 
 
 def _graph_svg(b: LinkedBundle) -> str:
-    title = b.linked.dataset.title or b.linked.dataset.id
-    return graph_of(b).to_svg(title=f"Before, now and persons: {title}")
+    """The two slices, without the law of the first visit; a matrix where arrows are many."""
+    graph, first = graph_of(b), f"{b.linked.dataset.visits_name}[1]."
+    edges = tuple(e for e in graph.edges if not {*e.pair} & {n for n in graph.nodes if first in n})
+    nodes = dict.fromkeys(name for edge in edges for name in edge.pair)
+    title = f"Before, now and persons: {b.linked.dataset.title or b.linked.dataset.id}"
+    if not MIN_DRAWN <= len(edges) <= MAX_DRAWN:
+        return graph.to_svg(title=title)
+    return arrows(CausalGraph(tuple(nodes), edges), edges, title=title)
 
 
 # --- descriptions ---
@@ -234,11 +243,6 @@ def synthetic_views(b: LinkedBundle) -> Views:
     return views_of(frame, CodedVisits(*coded, owner, when, births, deaths))
 
 
-def _shares(counts: Any) -> Floats:
-    kept = np.maximum(np.asarray(counts, np.float64), 0.0)
-    return kept / max(float(kept.sum()), 1e-9)
-
-
 def _pairs(b: LinkedBundle) -> list[tuple[str, NoisyTable, Pair]]:
     """Each noisy table beside the synthetic one: cells by name, with both shares."""
     views, found = synthetic_views(b), []
@@ -252,7 +256,7 @@ def _pairs(b: LinkedBundle) -> list[tuple[str, NoisyTable, Pair]]:
                 cells = cells * own[name].levels + coarse[:, own.index(name)]
             drawn = np.bincount(cells, minlength=table.counts.size).reshape(table.counts.shape)
             labels = tuple(own[name].labels for name in table.columns)
-            pair = Pair(view, table.columns, labels, _shares(table.counts), _shares(drawn))
+            pair = Pair(view, table.columns, labels, table.counts, drawn.astype(np.float64))
             found.append((purpose, table, pair))
     return found
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 from synthdp.drawing import charts
+from synthdp.drawing.svg import short
 from synthdp.report.prose import number, svg_image, template
 from synthdp.report.sections import Picture, ReportTable
 
@@ -24,7 +26,7 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """One noisy table and the synthetic one: shares of the rows of a view in each cell."""
+    """One noisy table and the synthetic one: counts of the rows of a view in each cell."""
 
     view: str
     columns: tuple[str, ...]
@@ -37,13 +39,20 @@ class Pair:
         """Its columns."""
         return ", ".join(self.columns)
 
+    @cached_property
+    def shares(self) -> tuple[FloatArray, FloatArray]:
+        """Shares of all cells, noisy and synthetic; what noise made negative is none."""
+        kept = (np.maximum(counts, 0.0) for counts in (self.noisy, self.synthetic))
+        one, two = (counts / max(float(counts.sum()), 1e-9) for counts in kept)
+        return one, two
+
     @property
     def distance(self) -> float:
         """Total variation between both."""
-        return float(np.abs(self.noisy - self.synthetic).sum() / 2)
+        return float(np.abs(self.shares[0] - self.shares[1]).sum() / 2)
 
     def summed(self) -> Pair:
-        """The table of the last column alone."""
+        """The table of the last column alone: noise adds up before anything is cut off."""
         left = tuple(range(self.noisy.ndim - 1))
         return replace(
             self,
@@ -55,14 +64,16 @@ class Pair:
 
     def drawn(self, title: str, what: str) -> Picture:
         """Paired bars of the commonest cells."""
-        cells = [" to ".join(names) for names in product(*self.labels)]
-        both = zip(cells, self.noisy.ravel().tolist(), self.synthetic.ravel().tolist(), strict=True)
-        rows = [(name, a, b) for name, a, b in both if max(a, b) > 0]
+        cells = (short(" → ".join(names), 30) for names in product(*self.labels))
+        one, two = self.shares
+        both = zip(cells, one.ravel().tolist(), two.ravel().tolist(), strict=True)
+        rows = [row for row in both if max(row[1:]) > 0]
         if len(rows) > MAX_BARS:
             rows = sorted(rows, key=lambda row: (-row[1], row[0]))[:MAX_BARS]
         told = f"{what} {self.distance:.1%} of the rows would have to move to make both alike."
-        svg = charts.bars([(name[:22], a, b) for name, a, b in rows], alt=f"{title}. {told}")
-        return Picture(title, Markup(svg), told)
+        return Picture(
+            title, Markup(charts.bars(rows, left=196.0, wide=110.0, alt=f"{title}. {told}")), told
+        )
 
 
 def render_visits(
