@@ -44,8 +44,14 @@ ASKED: dict[str, tuple[str, str, tuple[str, ...]]] = {
 
 
 def made_on() -> str:
-    """What floating-point sums depend on."""
-    return f"torch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}"
+    """What floating-point sums depend on: libraries choose their loops by the processor's model."""
+    told = (
+        Path("/proc/cpuinfo").read_text().split("\n\n")[0] if Path("/proc/cpuinfo").exists() else ""
+    )
+    stated = dict(line.partition(":")[::2] for line in told.splitlines())
+    parts = {name.strip(): value.strip() for name, value in stated.items()}
+    model = " ".join(parts.get(n, "?") for n in ("vendor_id", "cpu family", "model"))
+    return f"torch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}, {model}"
 
 
 def made(name: str, folder: Path) -> dict[str, str]:
