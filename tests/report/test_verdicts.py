@@ -719,6 +719,7 @@ CASES: dict[str, tuple[Any, list[tuple[Any, ...]]]] = {
         [
             (0, 31, "good"),
             (1, 31, "fair"),
+            (1, 999, "fair"),
             (33, 100, "fair"),
             (34, 100, "bad"),
             (0, 0, "unknown"),
@@ -746,7 +747,14 @@ CASES: dict[str, tuple[Any, list[tuple[Any, ...]]]] = {
     "effects that were asked for": (of_answered, [(2, 0, "plain"), (1, 1, "fair"), (0, 2, "bad")]),
     "the graph": (
         of_claims,
-        [(0, 5, "good"), (1, 19, "fair"), (9, 91, "fair"), (1, 9, "bad"), (0, 0, "unknown")],
+        [
+            (0, 5, "good"),
+            (1, 19, "fair"),
+            (1, 999, "fair"),
+            (9, 91, "fair"),
+            (1, 9, "bad"),
+            (0, 0, "unknown"),
+        ],
     ),
     "the guarantee": (
         lambda epsilon: verdicts.guarantee(epsilon, 1e-5, advantage=None).state,
