@@ -219,12 +219,14 @@ def resume(
     as_json: Json = False,
 ) -> None:
     """Continue an interrupted run without paying again."""
+    from synthdp.ledger.connect import budget_noted
     from synthdp.release import run
     from synthdp.release.run_folder import kept_spec
     from synthdp.spec.load.loader import linked_in
 
-    path, text = kept_spec(out)
-    linked = linked_in(text, path=str(path))
+    with budget_noted("nothing more was spent"):
+        path, text = kept_spec(out)
+        linked = linked_in(text, path=str(path))
     if linked is not None:
         from synthdp.release.linked import resume_linked
 

@@ -116,10 +116,8 @@ def fit_log_linear(
     least, names = SETTINGS.min_probability, domain.names
     acting, again = list[tuple[Together, float]](), set[int]()
     for column in causal_order(architecture):
-        every, own = (
-            architecture.parents[column],
-            [t for t in together if t.target == names[column]],
-        )
+        every = architecture.parents[column]
+        own = [one for one in together if one.target == names[column]]
         if before is not None and not own and again.isdisjoint(every):
             rows_of = list(before.architecture.rows_of(column))
             direct[list(architecture.rows_of(column))] = before.direct[rows_of]
@@ -140,8 +138,7 @@ def fit_log_linear(
         if parents or own:
             begin = architecture.rows_of(column).start
             offsets = dict(zip(every, architecture.offsets_of(column), strict=True))
-            pairs = ((parent, column) for parent in parents)
-            wanted = [_wanted(tables, domain, pair, some, margin, absent) for pair in pairs]
+            wanted = [_wanted(tables, domain, (p, column), some, margin, absent) for p in parents]
             filled = filled_levels(levels[:, parents], [domain.sizes[p] for p in parents])
             units = _Units.of(own, levels, domain, column)
             weights, acts = fitted_weights(

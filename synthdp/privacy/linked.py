@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from synthdp.data.domain import Domain
-from synthdp.data.encoding import encode, read_values, unit_numbers
+from synthdp.data.encoding import EncodedColumn, encode, read_values, unit_numbers
 from synthdp.data.visits import (
     PERSONS,
     STEPS,
@@ -155,22 +155,12 @@ def _coded(
     own, theirs = units[: len(persons)], units[len(persons) :]
     codes, of_persons = encode(people, persons)
     happened, of_visits = encode(events, visits)
-    problems: Misfits = {}
-    for name, table, encoded, key, source in (
-        (data.persons_name, people, of_persons, data.persons.key, data.persons.source),
-        (data.visits_name, events, of_visits, data.visits.key, data.visits.source),
-    ):
-        dataset = _dataset(spec, source, key, data.persons.rows)
-        if table is events:  # a visit without a date is dropped, and no misfit
-            encoded = {
-                n: replace(e, unexpected_missing=0) if n == frame.order.name else e
-                for n, e in encoded.items()
-            }
-        problems |= {
-            f"{name}.{n}": counts for n, counts in check_misfits(encoded, table, dataset).items()
-        }
-        which = own if table is people else theirs
-        check_without_ids(int((which < 0).sum()), dataset.privacy_unit)
+    # A visit without a date is dropped, and no misfit.
+    undated = replace(of_visits[frame.order.name], unexpected_missing=0)
+    misfits = _misfits(spec, data.persons_name, people, of_persons, own)
+    misfits |= _misfits(
+        spec, data.visits_name, events, of_visits | {frame.order.name: undated}, theirs
+    )
 
     def dates(own: str | None) -> Floats | None:
         if own is None:
@@ -202,8 +192,23 @@ def _coded(
             None if births is None else births[one],
             None if deaths is None else deaths[one],
         ),
-        problems,
+        misfits,
     )
+
+
+def _misfits(
+    spec: LinkedSpec,
+    name: str,
+    domain: Domain,
+    encoded: Mapping[str, EncodedColumn],
+    units: npt.NDArray[np.int64],
+) -> Misfits:
+    """Misfits of a table by column; refused where the spec refuses them, as rows without a key."""
+    table = spec.dataset.tables[name]
+    dataset = _dataset(spec, table.source, table.key, spec.dataset.persons.rows)
+    found = check_misfits(encoded, domain, dataset)
+    check_without_ids(int((units < 0).sum()), dataset.privacy_unit)
+    return {f"{name}.{column}": counts for column, counts in found.items()}
 
 
 def _sealed(views: Views, out: npt.NDArray[np.bool_], misfits: Misfits) -> LinkedTable:
