@@ -219,12 +219,15 @@ def resume(
     as_json: Json = False,
 ) -> None:
     """Continue an interrupted run without paying again."""
+    from synthdp.errors import OutputError
     from synthdp.release import run
     from synthdp.release.run_folder import kept_spec
     from synthdp.spec.load.loader import linked_in
 
-    path, text = kept_spec(out)
-    linked = linked_in(text, path=str(path))
+    linked = None
+    with suppress(OutputError):  # `run.resume` tells it
+        path, text = kept_spec(out)
+        linked = linked_in(text, path=str(path))
     if linked is not None:
         from synthdp.release.linked import resume_linked
 

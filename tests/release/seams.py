@@ -71,7 +71,7 @@ def heard(where: object, name: str, reach: Callable[[], object]) -> tuple[Any, .
 def plan(spec: ReleaseSpec) -> ReleasePlan:
     """The plan of a release, before the noise of all purposes is scaled by one factor."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(calibration, "_calibrated", lambda rough: rough)
+        patch.setattr(calibration, "calibrated", lambda rough: rough)
         return plan_for(spec, Domain.from_spec(spec.columns))
 
 
