@@ -183,10 +183,12 @@ def release(
     as_json: Json = False,
 ) -> None:
     """Run a release: measure, train, sample, write the bundle, and judge it."""
+    from synthdp.ledger.connect import budget_noted
     from synthdp.release import run
     from synthdp.spec.load.loader import linked_in, own_text
 
-    linked = linked_in(text := own_text(spec), path=str(spec))
+    with budget_noted():
+        linked = linked_in(text := own_text(spec), path=str(spec))
     if linked is not None:
         from synthdp.release.linked import release_linked
 
@@ -197,7 +199,7 @@ def release(
         return
     with working():
         outcome = run.release(
-            spec, out=out, force=force, attack=attack, accept_refusals=accept_refusals
+            spec, text=text, out=out, force=force, attack=attack, accept_refusals=accept_refusals
         )
     _finish(outcome, as_json)
 
@@ -220,12 +222,13 @@ def resume(
 ) -> None:
     """Continue an interrupted run without paying again."""
     from synthdp.errors import OutputError
+    from synthdp.ledger.connect import budget_noted
     from synthdp.release import run
     from synthdp.release.run_folder import kept_spec
     from synthdp.spec.load.loader import linked_in
 
     linked = None
-    with suppress(OutputError):  # `run.resume` tells it
+    with budget_noted("nothing more was spent"), suppress(OutputError):  # `run.resume` tells it
         path, text = kept_spec(out)
         linked = linked_in(text, path=str(path))
     if linked is not None:
