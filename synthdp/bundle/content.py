@@ -313,7 +313,7 @@ def is_linked(bundle: Path) -> bool:
     """Whether a bundle's spec is one of linked tables; not where it cannot be read."""
     try:
         return linked_in(read_text(bundle / "spec.yaml"), path="spec.yaml") is not None
-    except (OSError, ValueError, SynthdpError):
+    except (OSError, ValueError, RecursionError, SynthdpError):
         return False
 
 

@@ -183,10 +183,12 @@ def release(
     as_json: Json = False,
 ) -> None:
     """Run a release: measure, train, sample, write the bundle, and judge it."""
+    from synthdp.ledger.connect import budget_noted
     from synthdp.release import run
     from synthdp.spec.load.loader import linked_in, own_text
 
-    linked = linked_in(text := own_text(spec), path=str(spec))
+    with budget_noted():
+        linked = linked_in(text := own_text(spec), path=str(spec))
     if linked is not None:
         from synthdp.release.linked import release_linked
 
@@ -197,7 +199,7 @@ def release(
         return
     with working():
         outcome = run.release(
-            spec, out=out, force=force, attack=attack, accept_refusals=accept_refusals
+            spec, text=text, out=out, force=force, attack=attack, accept_refusals=accept_refusals
         )
     _finish(outcome, as_json)
 

@@ -19,6 +19,7 @@ from synthdp.model.visits.planning import STEP_PAIRS
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.release import linked
 from synthdp.verify.linked import LinkedReader
+from tests.bundle.test_light import without_release
 from tests.release.linked.conftest import problems, run
 
 Spoil = Callable[[pd.DataFrame], Any]
@@ -269,3 +270,20 @@ def test_a_model_of_other_shapes_is_found(bundle: Path) -> None:
     assert "do not make one model" in problems(bundle)
     (bundle / "model.safetensors").write_bytes(b"\x80\x04pickle")
     assert "model.safetensors: cannot read the model" in problems(bundle)
+
+
+@pytest.mark.check
+def test_a_reader_needs_no_more_than_the_core(made: Path, tmp_path: Path) -> None:
+    """The packages that only releases need are blocked."""
+    out = tmp_path / "more"
+    lines = [["verify", str(made)], ["sample", str(made), "--rows", "5", "--out", str(out)]]
+    codes, done = without_release(*lines, folder=tmp_path)
+    assert codes == [0, 0], done.stderr
+    assert sorted(path.name for path in out.iterdir()) == ["patients.csv", "stays.csv"]
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("text", ["", "dataset: {tables: [", "a: " + "[" * 5000, "\0", "[tables]"])
+def test_a_spec_that_is_none_is_no_crash(bundle: Path, text: str) -> None:
+    (bundle / "spec.yaml").write_text(text)
+    assert problems(bundle, mended=False)
