@@ -53,6 +53,8 @@ def plan(
     from synthdp.ledger.connect import check_affordable
     from synthdp.spec.load.loader import linked_in, own_text
 
+    epsilons = [] if what_if is None else _epsilons(what_if, "--what-if")
+    half_width = None if goal is None else _half_width(goal)
     linked = linked_in(own_text(spec), path=str(spec))
     if linked is not None:
         from synthdp.api.text import linked_plan_text
@@ -65,8 +67,6 @@ def plan(
         show(facts, as_json=as_json, text=lambda: linked_plan_text(facts))
         check_affordable(as_one(linked), balance)
         return
-    epsilons = [] if what_if is None else _epsilons(what_if, "--what-if")
-    half_width = None if goal is None else _half_width(goal)
     loaded = Spec.load(spec)
     with working():
         planned, balance = loaded.planned(epsilons, rehearse=rehearse, half_width=half_width)

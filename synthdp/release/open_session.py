@@ -71,7 +71,8 @@ def open_session(
         body |= connect.searched_unit(spec.dataset.privacy_unit) if texts else {}
         if job.expected is not None:
             job.folder.keep_plan(job.expected)
-            body["expected"] = forecast(job.expected)
+            if "quality" in job.expected:  # nothing is forecast of linked tables
+                body["expected"] = forecast(job.expected)
         job.ledger.reserve(
             spec.dataset.id,
             job.folder.run,

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from synthdp.bundle.certificate import MAX_EXPECTED
 from synthdp.errors import BudgetError
 from synthdp.ledger.connect import cap_of
 from synthdp.ledger.entries import Balance
@@ -94,6 +93,8 @@ def plan_facts(
 
 def forecast(facts: Mapping[str, Any]) -> dict[str, Any]:
     """What of a plan is held against what came, as a ledger keeps it: in four digits."""
+    from synthdp.bundle.certificate import MAX_EXPECTED
+
     figures = [
         {"estimand": told["name"], "group": figure["group"]}
         | {name: _short(figure[name]) for name in ("half_width", "refused")}

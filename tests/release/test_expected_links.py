@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import norm
-from synthdp.graph.implications import implications
+from synthdp.graph.validation import implications
 
 from synthdp.api.text import quality_lines
 from synthdp.data.column_domain import ColumnDomain

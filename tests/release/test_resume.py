@@ -145,7 +145,7 @@ def test_a_run_that_stopped_goes_on_and_pays_nothing(
 
 
 @pytest.mark.parametrize(
-    "where", ["synthdp.release.run.own_text", "synthdp.release.open_session.read_private"]
+    "where", ["synthdp.spec.load.loader.own_text", "synthdp.release.open_session.read_private"]
 )
 def test_before_anything_is_reserved_nothing_is_to_be_resumed(
     tiny: Tiny, synthdp: Any, monkeypatch: pytest.MonkeyPatch, where: str

@@ -73,7 +73,7 @@ def test_a_constraint_that_the_model_does_not_fulfil_is_told_at_once_and_mended_
 ) -> None:
     attacked: list[str] = []
     monkeypatch.setattr(
-        "synthdp.release.judge.attack_rows",
+        "synthdp.audit.membership.attack_rows",
         lambda *a, **k: attacked.append("attack") or NotJudged("Stub"),  # type: ignore[func-returns-value]
     )
     with monkeypatch.context() as patch:

@@ -147,10 +147,12 @@ def test_a_long_chain_is_checked_quickly_and_has_no_cycle() -> None:
     names = [f"n{i}" for i in range(3000)]
     columns = {name: _wide(2) for name in names}
     graph = Graph(edges=[f"{a} -> {b}" for a, b in zip(names[1:], names[:-1], strict=True)])  # type: ignore[arg-type]
+    shares = COMPLETE.privacy.shares.model_copy(update={"moments": 0.0})
     spec = COMPLETE.model_copy(
         update={
             "columns": columns,
             "graph": graph,
+            "privacy": COMPLETE.privacy.model_copy(update={"shares": shares}),
             "evaluation": COMPLETE.evaluation.model_copy(update={"targets": ()}),
         }
     )

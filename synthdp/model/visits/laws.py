@@ -130,8 +130,8 @@ class VisitModel:
 
 
 def bare(frame: VisitFrame, name: str) -> str:
-    """A column's name in its table, before which persons' columns keep the table's: `visits[-1].x`
-    and `visits.x` are one.
+    """A column's name in its table, before which persons' columns keep the table's: a column has one
+    at every visit.
     """
     table, _, column = name.partition(".")
     return name if table == frame.people else column

@@ -1,8 +1,8 @@
 """How a spec of linked tables names a column at a visit, arrows between such, and rules.
 
-A node is `visits.stage` (at the same visit), `visits[-1].stage` (at the visit before),
-`visits[1].stage` (at visit 1) or `visits[+1].stage` (at the next visit); an arrow is "node, node ->
-node". A name with a dot, a comma, a bracket or an arrow in it stands in backticks.
+A node is `admissions.stage` (at the same visit), `admissions[-1].stage` (at the visit before),
+`admissions[1].stage` (at visit 1) or `admissions[+1].stage` (at the next visit); an arrow is "node,
+node -> node". A name with a dot, a comma, a bracket or an arrow in it stands in backticks.
 """
 
 from __future__ import annotations

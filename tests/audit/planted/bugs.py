@@ -220,11 +220,11 @@ exact counts in the journal | packed | keeps <- "exact": table.fit_codes.sum(0) 
 the journal's size by the data | packed | keeps <- "padding": np.zeros(len(table.fit_codes)) && packs <-
 misfits in the journal | packed | keeps <- "x": np.array([k["outside the domain"] for k in table.misfits.values()]) && packs <-
 """  # noqa: E501
-LATTICE = "randomness.lattice_gaussian(counts.astype(float), sigma=self.sigma, spacing=@)"
+LATTICE = "randomness.lattice_gaussian(counts.astype(float), sigma=sigma, spacing=@)"
 CHOSEN: Anchors = {
     "sigma": (SIGMA, f"{SIGMA} * @"),
-    "drawn": ("randomness.rounded_gaussian(counts, sigma=self.sigma)", "@"),
-    "spacing": ("randomness.rounded_gaussian(counts, sigma=self.sigma)", LATTICE),
+    "drawn": ("randomness.rounded_gaussian(counts, sigma=sigma)", "@"),
+    "spacing": ("randomness.rounded_gaussian(counts, sigma=sigma)", LATTICE),
 }
 CHOSEN_BUGS = """
 half the noise | moved | sigma <- 0.5
