@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import norm
-from synthdp.graph.validation import implications
 
 from synthdp.api.text import quality_lines
 from synthdp.data.column_domain import ColumnDomain
@@ -17,7 +16,7 @@ from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.chi_square import Floats, Mixture, answers, weakest_effects
 from synthdp.graph.tables import NoisyTables
-from synthdp.graph.validation import validate
+from synthdp.graph.validation import implications, validate
 from synthdp.model.planning import plan_for
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable

@@ -130,8 +130,8 @@ class VisitModel:
 
 
 def bare(frame: VisitFrame, name: str) -> str:
-    """A column's name in its table, before which persons' columns keep the table's: a column has one
-    at every visit.
+    """A column's name in its table, the same at every visit; persons' columns keep their table's
+    name before it.
     """
     table, _, column = name.partition(".")
     return name if table == frame.people else column
