@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,15 +34,13 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from benchmarks.clinic import clinic
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
-from synthdp.data.visits import VisitFrame, written
+from synthdp.data.visits import PERSONS, VisitFrame, written
 from synthdp.model.visits.draw import trajectories
 from synthdp.model.visits.fit import fit
 from synthdp.model.visits.planning import plan_linked
-from synthdp.privacy.linked import read_linked
-from synthdp.privacy.noise import Streams
+from synthdp.privacy.linked import LinkedTable, fit_linked
 from synthdp.privacy.plan import ReleasePlan
-from synthdp.privacy.private import _KERNEL_KEY, Private, Released
-from synthdp.privacy.session import REHEARSAL
+from synthdp.privacy.session import Rehearsal
 from synthdp.spec.model.linked import LinkedSpec
 
 RESULTS = Path(__file__).parent / "results" / "visits.csv"
@@ -52,16 +49,12 @@ Tables = tuple[pd.DataFrame, pd.DataFrame]
 Floats = npt.NDArray[np.float64]
 
 
-class Looks:
-    """Releases without a ledger: these rows are public."""
+class Looks(Rehearsal):
+    """Releases without a ledger, of rows that are public."""
 
-    def __init__(self, table: Private[Any], plan: ReleasePlan) -> None:
-        self._table, self.plan = table.unseal(key=_KERNEL_KEY), plan
-
-    def release(self, mechanism: Any, *, purpose: str) -> Released[Any]:
-        """What the planned look gives."""
-        value = mechanism.run(self._table, Streams.quick())
-        return Released(value, frozenset({REHEARSAL}), key=_KERNEL_KEY)
+    def __init__(self, table: LinkedTable, frame: VisitFrame, plan: ReleasePlan) -> None:
+        super().__init__(table.codes, frame.views[PERSONS], plan, frame=table.frame)
+        self._table = table
 
 
 def spec_of(name: str, epsilon: float) -> LinkedSpec:
@@ -93,15 +86,16 @@ def split(tables: Tables, key: str) -> tuple[Tables, Tables]:
 
 def synthetic(spec: LinkedSpec, tables: Tables, epsilon: float) -> tuple[Tables, float]:
     """Both tables of a release of some rows, and its CPU seconds."""
-    begun, rng = time.process_time(), np.random.default_rng()
-    frame, plan = VisitFrame.from_spec(spec), plan_linked(spec, VisitFrame.from_spec(spec))
+    begun, rng, frame = time.process_time(), np.random.default_rng(), VisitFrame.from_spec(spec)
+    plan = plan_linked(spec, frame)
     if math.isinf(epsilon):
         plan = plan.map(lambda purpose, look: look.scaled(1e-4))
-    with tempfile.TemporaryDirectory() as folder:
-        for name, table in zip(("persons", "visits"), tables, strict=True):
-            table.to_csv(Path(folder) / f"{name}.csv", index=False)
-        sealed = read_linked(spec, frame, folder=Path(folder), holdout=0.0, streams=Streams.fresh())
-    model = fit(Looks(sealed, plan), spec, frame, rng=rng).model.value
+    data = spec.dataset
+    read = dict(zip((data.persons_name, data.visits_name), tables, strict=True))
+    texts = {n: t.astype(object).where(t.notna() & (t != ""), None) for n, t in read.items()}
+    columns = {name: Domain.from_spec(own) for name, own in spec.columns.items()}
+    table = fit_linked(spec, frame, texts, columns, {}, holdout=0.0, rng=rng)
+    model = fit(Looks(table, frame, plan), spec, frame, rng=rng).model.value
     drawn = trajectories(model, len(tables[0]), rng=rng)
     made = written(frame, drawn, key=spec.dataset.persons.key, rng=rng)
     return made, time.process_time() - begun
