@@ -129,8 +129,9 @@ def fit_linked(
 
     def fitted() -> tuple[CodedVisits, Misfits]:
         persons, visits = read[data.persons_name], read[data.visits_name]
-        keys = pd.concat([persons[data.persons.key], visits[data.visits.key]], ignore_index=True)
-        units = unit_numbers(keys)
+        # As objects: `concat` would turn both columns into one type, and merge ids above 2**53.
+        keys = [persons[data.persons.key].astype(object), visits[data.visits.key].astype(object)]
+        units = unit_numbers(pd.concat(keys, ignore_index=True))
         return _coded(spec, frame, persons, visits, columns, units)
 
     message = "values that cannot be read as the declared types"
