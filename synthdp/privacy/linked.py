@@ -77,14 +77,13 @@ def read_linked(
     folder: Path,
     holdout: float,
     streams: Streams,
-    given: Mapping[str, Private[pd.DataFrame]] | None = None,
 ) -> Private[LinkedTable]:
     """Read, fit and seal both tables; `holdout` is the chance of each person to be held out.
 
     Raises:
         DataError: a source cannot be read, or holds what the spec does not declare.
     """
-    data, frames, misfits = spec.dataset, given or {}, Misfits()
+    data, misfits = spec.dataset, Misfits()
     persons = _dataset(spec, data.persons.source, data.persons.key, data.persons.rows)
     # As many visits may be read as so many persons can have, and as many again.
     many = replace_rows(data.persons.rows, frame.most)
@@ -93,7 +92,7 @@ def read_linked(
     read = {}
     for name, dataset in ((data.persons_name, persons), (data.visits_name, visits)):
         delta = spec.privacy.delta if dataset is persons else 0.0
-        read[name] = read_frame(dataset, columns[name], folder, delta, frames.get(name))
+        read[name] = read_frame(dataset, columns[name], folder, delta, None)
         check_file(len(read[name]), dataset, delta)
     table = fit_linked(spec, frame, read, columns, misfits, holdout=holdout, rng=streams.holdout)
     return Private(table, key=_KERNEL_KEY)
