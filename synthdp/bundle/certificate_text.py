@@ -114,6 +114,7 @@ def environment() -> Environment:
         "fmt": format,
         "g": lambda value: f"{value:g}",
         "many": many,
+        "one_in": lambda value: f"1 in {math.floor(1 / value * (1 + 1e-9)):,}",
         "plain": plain,
         "quoted": quoted,
         "shortened": shortened,

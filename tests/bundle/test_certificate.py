@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from synthdp.bundle.certificate import (
     certify,
     plan_problems,
 )
-from synthdp.bundle.certificate_text import describe_event, for_people, plain, render
+from synthdp.bundle.certificate_text import describe_event, for_people, plain, render, template
 from synthdp.bundle.content import BundleContent
 from synthdp.bundle.write import write_bundle
 from synthdp.privacy import accounting
@@ -174,16 +175,42 @@ def test_the_first_page_answers_a_board(made: Path) -> None:
         "**Why this epsilon**: a \\| limit",
         "**Who was asked**: the ethics board",
         "**Until when**: 2029",
-        "together epsilon 3.5 and delta 1.1e-05, of 9 and 0.001 at most",
-        "use it for what it is for: Teaching",
-        "the program was not audited",
+        "releases of this table in the publisher's ledger came to epsilon 3.5 when",
+        "the most that they may come to together is 9",
+        "Use it for what it is for: Teaching",
+        "No attempt to break it with these settings is published",
     ):
         assert words in text, words
     assert "not stated" not in text and len(text.split()) < 330
-    assert first_page(full.model_copy(update={"publication": None})).count("not stated") == 4
+    blank = first_page(full.model_copy(update={"publication": None}))
+    for words in ("not stated; ask", "gives no reason", "does not say", "no review is stated"):
+        assert words in blank, words
+    first = full.model_copy(update={"balance": (full.epsilon_allowed, full.delta)})
+    assert "no other release of this table" in first_page(first)
+    assert "no other release of this table" not in text
     assert "the ethics board" in for_people(full)
     assert "not come to more than epsilon 9 together" in for_people(full)
     assert "has set no limit." in for_people(full.model_copy(update={"cap": None}))
+
+
+def test_the_first_page_can_be_read_aloud(made: Path) -> None:
+    """No power of ten, digits of a run, path or command with a dot stands in it."""
+    facts = Certificate.model_validate_json((made / "privacy" / "certificate.json").read_text())
+    text = first_page(facts)
+    assert facts.run not in text and facts.run in render(facts)
+    assert re.search(r"\de-\d|synthdp \w+ \.|/", text) is None
+    assert "which covers the improbable: 1 in 1" in text
+    assert max(len(s.split()) for s in re.split(r"[.:] |\n", text)) <= 35
+
+
+def test_a_chance_is_never_told_smaller() -> None:
+    told = template("certificate.md.j2").environment.filters["one_in"]
+    assert [told(d) for d in (1e-5, 3e-7, 0.003, 1.1e-5)] == [
+        "1 in 100,000",
+        "1 in 3,333,333",
+        "1 in 333",
+        "1 in 90,909",
+    ]
 
 
 @pytest.mark.parametrize(("noise", "right"), [(0.5, 85), (2.0, 60), (8.0, 53), (1e3, 51)])
@@ -211,7 +238,7 @@ def test_a_search_for_the_domain_and_gates_on_real_rows_are_not_left_out(release
     assert right == 73
     assert "at most 60 times" in first_page(alone) and "at most 73 times" in first_page(both)
     assert "**73 times in 100**" in for_people(both)
-    assert "with epsilon 0.5 at delta 1e-07 for the columns' domain on top" in first_page(both)
+    assert "and 0.5 on top for the columns' domain" in first_page(both)
     gate = Gate(metric="tv1", at_most=0.2, outside_guarantee=True)
     gated = alone.model_copy(update={"outside_gates": (gate,)})
     for page in (first_page, for_people):
