@@ -85,6 +85,7 @@ REFUTED = Bounds(1e-9, 0.1)  # part of the graph's claims
 LOST = Bounds(0.1, 0.3)  # part of what is learnt on real rows beyond guessing
 LOOSE = Bounds(0.25, 1.0)  # half an estimand's interval, over its estimate
 CHANGED = Bounds(0.1, 0.2)  # Cramér's V
+GONE = Bounds(0.1, 0.5)  # part of the pairs that go together in the real rows, and not in these
 FEW = 10  # figures of which a part says little
 LEARNABLE = 0.55  # AUC of learning on real rows, below which there is nothing to learn
 

@@ -348,7 +348,8 @@ class TestTheInternalPage:
         whole = content()
         assert whole.evaluation is not None
         near = fidelity(*codes, table, triples=0)
-        wrong = replace(whole, domain=table, evaluation=replace(whole.evaluation, fidelity=near))
+        report = replace(whole.evaluation, fidelity=near)
+        wrong = replace(whole, domain=table, graph=None, evaluation=report)
         cards = by_heading(report_cards(wrong))
         assert cards["Columns whose shape is lost"].state == "good"
         assert cards["Means that are wrong"].number == "2 of 2"
@@ -360,6 +361,26 @@ class TestTheInternalPage:
         )
         assert by_heading(report_cards(same))["Means that are wrong"].state == "good"
         assert by_heading(report_uses(wrong))["Coefficients"].number == "by copies alone"
+
+    @pytest.mark.parametrize(
+        ("kept", "tables", "effects"), [(1.0, "yes", "yes"), (0.0, "no", "no")]
+    )
+    def test_what_goes_together_no_longer_is_no_table_and_no_effect(
+        self, kept: float, tables: str, effects: str
+    ) -> None:
+        """Independences of a graph hold where nothing is left; what its arrows say does not."""
+        rng, table = np.random.default_rng(1), table_of(("sort", "kind"), 2)
+        real = rng.integers(0, 2, size=(4000, 1)) ^ (rng.random((4000, 2)) < 0.2)
+        drawn = real if kept else np.stack([real[:, 0], rng.permutation(real[:, 1])], axis=1)
+        whole = content()
+        assert whole.evaluation is not None and whole.graph is not None
+        near = fidelity(real.astype(np.uint16), drawn.astype(np.uint16), table, triples=0)
+        report = replace(whole.evaluation, fidelity=near, coverage=(), effects=())
+        graph = replace(whole.graph, edges=(("sort", "kind", "given"),))
+        uses = by_heading(report_uses(replace(whole, domain=table, evaluation=report, graph=graph)))
+        assert uses["Shares and tables"].word == tables
+        assert uses["Effects"].word == effects
+        assert f"{1 - kept:.0f} of 1 arrow that the rows show" in uses["Effects"].text
 
     @pytest.mark.parametrize(("statistic", "word"), [("effect", "with care"), ("mean", "no")])
     def test_an_effect_that_has_a_figure_is_not_denied(self, statistic: str, word: str) -> None:
@@ -790,6 +811,10 @@ CASES: dict[str, tuple[Any, list[tuple[Any, ...]]]] = {
         verdicts.CHANGED.state,
         [(0.099, "good"), (0.1, "fair"), (0.199, "fair"), (0.2, "bad")],
     ),
+    "gone": (
+        verdicts.GONE.state,
+        [(0.099, "good"), (0.1, "fair"), (0.499, "fair"), (0.5, "bad")],
+    ),
 }
 
 
@@ -808,5 +833,5 @@ def test_every_bound_of_verdicts_has_cases() -> None:
     bounds = {name for name, value in vars(verdicts).items() if isinstance(value, Bounds)}
     assert bounds == {
         *("EPSILON", "ROUGH", "COLUMNS", "PAIRS", "NOISY_COLUMNS", "APART", "MISSED", "REFUTED"),
-        *("LOST", "LOOSE", "CHANGED"),
+        *("LOST", "LOOSE", "CHANGED", "GONE"),
     }

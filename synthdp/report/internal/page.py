@@ -8,9 +8,9 @@ both.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from itertools import starmap
+from itertools import combinations, starmap
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -38,6 +38,7 @@ from synthdp.report.sections import (
     room,
 )
 from synthdp.report.verdicts import FEW, MISSED, State, Verdict
+from synthdp.spec.load.wording import many
 
 LIMITS = tuple(starmap(PageLimits, ((5000, 300, 24), (1000, 60, 24), (200, 20, 12), (20, 0, 4))))
 
@@ -222,6 +223,17 @@ def _off(column: ColumnDomain, near: FidelityReport) -> float:
     return abs(drawn - real) / room(column, real)
 
 
+def _gone(near: FidelityReport, pairs: Iterable[tuple[str, str]]) -> tuple[int, int]:
+    """How many of `pairs` lost half their association or more, and of how many: those that the real
+    rows show.
+    """
+    place = {name: i for i, name in enumerate(near.by_column)}
+    ends = np.array([(place[a], place[b]) for a, b in pairs], dtype=int).reshape(-1, 2).T
+    real, drawn = (t[tuple(ends)] for t in (near.association_real, near.association_synthetic))
+    shown = real >= verdicts.CHANGED.fair
+    return int((shown & (drawn < real / 2)).sum()), int(shown.sum())
+
+
 def _shapes(near: FidelityReport) -> Iterator[Verdict]:
     if len(near.by_column) > 1:
         largest = float(np.abs(np.triu(near.association_difference, 1)).max())
@@ -247,6 +259,9 @@ def report_uses(content: ReportContent) -> Iterator[Verdict]:
         return
     text = "columns off by so much, on average (total variation: 0 is equal, 1 is disjoint)"
     state = verdicts.ROUGH.state(near.tv1)
+    lost = verdicts.above(near.by_column)
+    if lost and state == "good":
+        state, text = "fair", f"{text}; the shape of {', '.join(lost[:4])} is lost"
     better, beside = "fewer bins, or a larger epsilon", _equal(report, "tv1")
     yield _use("Teaching and code", number(near.tv1), text, state, beside, better)
     text, state = "pairs of columns off by so much, on average", verdicts.PAIRS.state(near.tv2)
@@ -254,6 +269,10 @@ def report_uses(content: ReportContent) -> Iterator[Verdict]:
         if state == "good" and card.state != "good":
             state = "fair"  # shares are near, and what an analyst says of their error is not
         text += f"; {card.number} {card.text}"
+    gone, shown = _gone(near, combinations(near.by_column, 2))
+    if shown:
+        state = verdicts.worst((state, verdicts.GONE.state(gone / shown)))
+        text += f"; {gone} of {many(shown, 'pair')} that go together do so no longer"
     better, beside = "estimands for the figures that matter", _equal(report, "tv2")
     yield _use("Shares and tables", number(near.tv2), text, state, beside, better)
     yield _models(report)
@@ -298,6 +317,11 @@ def _effects(content: ReportContent, report: EvaluationReport) -> Verdict:
         return _use("Effects", "no causes", text, "bad", "", "graph.mode: given or validate")
     cards = [*_claims(report)]
     states, told = [card.state for card in cards], [card.text for card in cards]
+    if content.fidelity is not None:
+        gone, shown = _gone(content.fidelity, [edge[:2] for edge in content.graph.edges])
+        if shown:
+            states.append(verdicts.GONE.state(gone / shown))
+            told.append(f"{gone} of {many(shown, 'arrow')} that the rows show are lost")
     if known:  # these are right where the rows' own are not
         state = verdicts.worst(["fair", *states])
         text = "; ".join((figures[1], *told))

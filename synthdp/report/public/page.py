@@ -149,8 +149,7 @@ def public_cards(content: PublicContent, found: Measured) -> Iterator[Verdict]:
     yield _pairs_card(content)
     yield _columns_card(content, found.columns)
     yield _noisy_columns(found)
-    pairs = {" with ".join(p.names): p.by_noise for p in found.pairs}
-    yield verdicts.noisy("Pairs whose table is noise", say("noisy_shapes"), pairs, most=6)
+    yield _noisy_pairs(content, found)
     if content.means:
         heading, text = "Means that noise makes", say("noisy_means")
         yield verdicts.noisy(heading, text, content.means, limit=verdicts.LOOSE.fair, most=6)
@@ -170,6 +169,15 @@ def _reach(content: PublicContent) -> dict[str, Any]:
 def _noisy_columns(found: Measured) -> Verdict:
     parts = {c.name: c.by_noise for c in found.columns}
     return verdicts.noisy("Columns whose shape is noise", say("noisy_shapes"), parts)
+
+
+def _noisy_pairs(content: PublicContent, found: Measured) -> Verdict:
+    """Pairs by the noise of their tables. Rows may be nearer, which a score of all pairs shows."""
+    parts = {" with ".join(p.names): p.by_noise for p in found.pairs}
+    card = verdicts.noisy("Pairs whose table is noise", say("noisy_shapes"), parts, most=6)
+    if card.state == "bad" and _pairs_card(content).state in ("good", "fair"):
+        return replace(card, state="fair", text=say("rows_nearer", text=card.text))
+    return card
 
 
 def _score(content: PublicContent, name: str) -> Score | None:
@@ -332,6 +340,8 @@ def _tables(content: PublicContent, found: Measured) -> Verdict:
     if noise.state == "bad":
         text = f"of the columns have a shape that is noise; {pairs.text}"
         return replace(card, number=noise.number, text=text, state="bad")
+    measured = _noisy_pairs(content, found)
+    card = replace(card, text=say("pairs_told", text=card.text, noise=measured))
     # Shares may be near; intervals computed from the rows never are.
     return replace(card, state="fair") if pairs.state == "good" else card
 
