@@ -195,6 +195,15 @@ def plain(text: str) -> str:
     return re.sub(r"([|*_\[\]~])", r"\\\1", words)
 
 
+def unquoted(text: str) -> str:
+    """What a text of `plain` says, for a page that is not Markdown.
+
+    >>> unquoted(plain("a_b < c"))
+    'a_b < c'
+    """
+    return re.sub(r"\\(.)", r"\1", text).replace("&lt;", "<")
+
+
 def quoted(text: str | None) -> list[str]:
     """Lines of a Markdown quotation: a publisher's words cannot pass for what the page states."""
     return [f"> {plain(line)}".rstrip() for line in (text or "").strip().splitlines()]

@@ -18,7 +18,7 @@ import pandas as pd
 
 from synthdp.bundle.audit_record import AuditRecord
 from synthdp.bundle.certificate import profile_of
-from synthdp.bundle.certificate_text import in_words
+from synthdp.bundle.certificate_text import in_words, unquoted
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
@@ -346,7 +346,8 @@ def internal_report(
     if judgement.domain is not None:
         content = replace(content, domain=judgement.domain)
     if judgement.scores is not None:
-        content = replace(content, notes=(*content.notes, *map(in_words, judgement.scores.value)))
+        told = map(unquoted, map(in_words, judgement.scores.value))
+        content = replace(content, notes=(*content.notes, *told))
     steps.begin("internal report")
     return write_internal_report(target, content)
 

@@ -329,12 +329,16 @@ class TestTheInternalPage:
         report = replace(
             whole.evaluation,
             two_sample=(TwoSampleRow("synthetic from real", "trees", 0.8, 0.78, 0.82),),
-            coverage=(CoverageRow("means", 40, 0.5, 0.94),),
+            coverage=(
+                CoverageRow("means of columns", 40, 0.5, 0.94),
+                CoverageRow("shares of levels", 40, 0.8, 0.94),
+            ),
         )
         bad = replace(whole, evaluation=report)
         cards, uses = by_heading(report_cards(bad)), by_heading(report_uses(bad))
         assert cards["Told from real rows"].state == cards["Intervals"].state == "bad"
         assert uses["Shares and tables"].word != "yes"
+        assert "80% of 95% intervals of shares" in uses["Shares and tables"].text
         assert "in samples of equal size" in uses["Shares and tables"].floor
 
     def test_a_wrong_mean_is_seen_where_the_shape_is_near(self) -> None:

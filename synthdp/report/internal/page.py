@@ -8,7 +8,7 @@ both.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations, starmap
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from synthdp.data.domain import ColumnDomain
+from synthdp.evaluate.effects import KINDS
 from synthdp.evaluate.fidelity import FidelityReport
 from synthdp.evaluate.run import EvaluationReport
 from synthdp.files import private_folder, write_private
@@ -197,9 +198,10 @@ def _apart(report: EvaluationReport) -> Iterator[Verdict]:
         yield verdicts.told_apart(best.auc, best.low, best.high, floor=max(same, default=None))
 
 
-def _intervals(report: EvaluationReport) -> Iterator[Verdict]:
+def _intervals(report: EvaluationReport, kinds: Sequence[str] = KINDS) -> Iterator[Verdict]:
     """The kind of figure that intervals on synthetic rows miss most often."""
-    known = [r for r in report.coverage if r.figures >= FEW] or report.coverage
+    every = [r for r in report.coverage if r.kind in kinds]
+    known = [r for r in every if r.figures >= FEW] or every
     if known:
         row = min(known, key=lambda r: r.synthetic)
         yield verdicts.coverage(row.kind, row.synthetic, row.figures, floor=row.held_out)
@@ -265,10 +267,10 @@ def report_uses(content: ReportContent) -> Iterator[Verdict]:
     better, beside = "fewer bins, or a larger epsilon", _equal(report, "tv1")
     yield _use("Teaching and code", number(near.tv1), text, state, beside, better)
     text, state = "pairs of columns off by so much, on average", verdicts.PAIRS.state(near.tv2)
-    for card in _intervals(report):
+    for card in _intervals(report, KINDS[:1]):
         if state == "good" and card.state != "good":
             state = "fair"  # shares are near, and what an analyst says of their error is not
-        text += f"; {card.number} {card.text}"
+        text += f"; {card.number} of 95% intervals of shares of levels hold the real figure"
     gone, shown = _gone(near, combinations(near.by_column, 2))
     if shown:
         state = verdicts.worst((state, verdicts.GONE.state(gone / shown)))
