@@ -32,7 +32,7 @@ from synthdp.errors import BoundaryError, by_kind
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY, Private, withholding
 from synthdp.privacy.readers.checks import check_file, check_misfits, check_without_ids
-from synthdp.privacy.source import read_frame
+from synthdp.privacy.source import check_given, read_frame
 from synthdp.privacy.table import Table
 from synthdp.spec.model import Dataset, DeclaredRows, IdUnit, Source
 from synthdp.spec.model.linked import LinkedSpec
@@ -77,8 +77,11 @@ def read_linked(
     folder: Path,
     holdout: float,
     streams: Streams,
+    given: Mapping[str, Private[pd.DataFrame]] | None = None,
 ) -> Private[LinkedTable]:
     """Read, fit and seal both tables; `holdout` is the chance of each person to be held out.
+
+    `given` holds the rows of tables whose source is of kind `dataframe`, by their names.
 
     Raises:
         DataError: a source cannot be read, or holds what the spec does not declare.
@@ -92,7 +95,9 @@ def read_linked(
     read = {}
     for name, dataset in ((data.persons_name, persons), (data.visits_name, visits)):
         delta = spec.privacy.delta if dataset is persons else 0.0
-        read[name] = read_frame(dataset, columns[name], folder, delta, None)
+        own = (given or {}).get(name)
+        check_given(dataset.source, own)
+        read[name] = read_frame(dataset, columns[name], folder, delta, own)
         check_file(len(read[name]), dataset, delta)
     table = fit_linked(spec, frame, read, columns, misfits, holdout=holdout, rng=streams.holdout)
     return Private(table, key=_KERNEL_KEY)

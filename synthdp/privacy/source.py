@@ -93,11 +93,7 @@ def read_private(
         DataError: the source cannot be read, or holds what the spec does not declare.
     """
     source = dataset.source
-    if given is not None and not isinstance(source, DataFrameSource):
-        raise DataError(
-            f"a DataFrame was given, and dataset.source is of kind {source.kind}",
-            hint="give none, or declare `source: {kind: dataframe}`",
-        )
+    check_given(source, given)
     settings = compute or Compute()
     table: Table
     if engine_of(source, settings) != "memory":
@@ -240,6 +236,15 @@ def _levels_only(
     return Table(
         codes, pd.DataFrame(index=pd.RangeIndex(rows)), _coins(rows, None, holdout, rng), misfits
     )
+
+
+def check_given(source: Source, given: Private[pd.DataFrame] | None) -> None:
+    """Raise `DataError` where rows are given that the source does not ask for."""
+    if given is not None and not isinstance(source, DataFrameSource):
+        raise DataError(
+            f"a DataFrame was given, and dataset.source is of kind {source.kind}",
+            hint="give none, or declare `source: {kind: dataframe}`",
+        )
 
 
 def read_frame(

@@ -210,7 +210,11 @@ def test_a_spec_without_tables_is_read_as_before() -> None:
 def test_only_who_asks_for_linked_tables_gets_them(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(CLINIC)
     told = r"s\.yaml:5:3: dataset\.tables: this is of one table, and the spec of this"
-    for refuses in (lambda path: parse_spec(CLINIC, path=str(path)), load_spec, Spec.load):
+    for refuses in (
+        lambda path: parse_spec(CLINIC, path=str(path)),
+        load_spec,
+        lambda path: Spec.load(path).content,
+    ):
         with pytest.raises(SpecError, match=told):
             refuses(tmp_path / "s.yaml")
 

@@ -119,7 +119,8 @@ def _keys(spec: LinkedSpec) -> Iterator[SpecMistake]:
             message = "levels_only keeps no values, and visits are put in order by them"
             at = ("dataset", "tables", name, "source", "levels_only")
             yield SpecMistake(at, message, "leave it out")
-        if is_url(table.source.path) or is_pattern(table.source.path):
+        path = getattr(table.source, "path", "")
+        if is_url(path) or is_pattern(path):
             message = "linked tables are read from one local file each, or a folder of Parquet"
             at = ("dataset", "tables", name, "source", "path")
             yield SpecMistake(at, message, "copy it here and give its path")

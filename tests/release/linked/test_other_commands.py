@@ -94,8 +94,18 @@ def test_the_road_by_commands(ward: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_python_refuses(made: Path, tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="linked"):
-        synthdp.Spec.load(write_spec(tmp_path))
+    spec = synthdp.Spec.load(write_spec(tmp_path))
+    for ask in (
+        lambda: spec.content,
+        lambda: spec.columns,
+        spec.inspect,
+        lambda: synthdp.audit_release(spec),
+        lambda: spec.release(attack="later"),
+        lambda: spec.release(accept_refusals=True),
+        lambda: spec.plan(rehearse=True),
+    ):
+        with pytest.raises(SynthdpError, match="linked"):
+            ask()
     with pytest.raises((SpecError, VerifyError)):
         synthdp.Bundle(made).table()
 
