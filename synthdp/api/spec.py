@@ -137,7 +137,8 @@ class Spec:
         """A draft, as YAML, of names and dtypes, as `synthdp init` writes it of a file's header.
 
         Give `df.dtypes`: a draft is of nothing in the rows, and none is seen here. `rows` is their
-        number, as a constant that may be published.
+        number, as a constant that may be published. Of linked tables give a dict of two such by
+        name, that with a row for each person first; `rows` is then the number of persons.
 
         Raises:
             DataError: these are no dtypes, or there are no readable, distinct names.
@@ -151,7 +152,14 @@ class Spec:
         ...
         """
         from synthdp.spec.init.draft import draft_spec
+        from synthdp.spec.init.linked import draft_linked
 
+        if (
+            isinstance(dtypes, dict)
+            and dtypes
+            and all(hasattr(v, "items") for v in dtypes.values())
+        ):
+            return draft_linked(dtypes, ask=None, rows=rows)
         return draft_spec(dtypes, ask=None, rows=rows)
 
     def replace(self, **changes: Any) -> Spec:
@@ -213,10 +221,14 @@ class Spec:
         >>> list(synthdp.Spec.load("clinic.yaml").plan(what_if=[0.5, 2]).what_if["epsilon"])
         [0.5, 2.0]
         """
-        from synthdp.bundle.linked import as_one
         from synthdp.ledger.connect import balance_of, check_affordable
 
-        spec = self.content if self.linked is None else as_one(self.linked)
+        if self.linked is None:
+            spec = self.content
+        else:
+            from synthdp.bundle.linked import as_one
+
+            spec = as_one(self.linked)
         check_affordable(spec, balance_of(spec, self.path))
         return self.planned(what_if, rehearse=rehearse, half_width=half_width)[0]
 
@@ -235,11 +247,12 @@ class Spec:
         True
         """
         from synthdp.ledger.connect import balance_of, check_domain_from, entries_of, other_ids
-        from synthdp.release.linked import planned_linked
         from synthdp.release.plan_view import plan_facts
         from synthdp.verify.at_hand import check_nearby
 
         if self.linked is not None:
+            from synthdp.release.linked import planned_linked
+
             _check_plain(what_if=what_if, rehearse=rehearse, half_width=half_width)
             told, balance = planned_linked(self.linked, self.path)
             return BudgetPlan.of_facts(told), balance
