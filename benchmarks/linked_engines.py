@@ -2,7 +2,7 @@
 
     python -m benchmarks.linked_engines [--persons 100000 1000000] [--engines memory arrow]
 
-Makes a table of persons and one of their visits (two to fourteen of each, of which twelve may stay;
+Makes a table of persons and one of their visits (twelve of each on average, at most twelve stay;
 in no order, in Parquet files of 2^20 rows), and releases 10,000 persons of them with a given graph,
 each in a process of its own on two threads. Told are seconds of the whole release, and of its
 stages that read the files and count views of them; CPU seconds of the process, and the most memory
@@ -86,7 +86,7 @@ def write_tables(folder: Path, persons: int) -> int:
     _write(
         folder / "persons", own | {"smoker": rng.choice(["never", "former", "current"], persons)}
     )
-    many = rng.integers(2, 15, persons)
+    many = rng.integers(10, 15, persons)
     owner = rng.permutation(np.repeat(np.arange(persons, dtype=np.int32), many))
     rows = len(owner)
     stage = rng.integers(0, 4, rows).astype(np.int8)

@@ -126,7 +126,8 @@ def _keys(spec: LinkedSpec) -> Iterator[SpecMistake]:
                 f"engine arrow reads both tables from Parquet, and this is {table.source.kind}"
             )
             at = ("dataset", "tables", name, "source", "kind")
-            yield SpecMistake(at, message, "save it as Parquet, or leave compute.engine out")
+            hint = "save both as Parquet, or give local files and leave compute.engine out"
+            yield SpecMistake(at, message, hint)
         if not arrow and (is_url(path) or is_pattern(path)):
             message = "in memory linked tables are read from one local file each, or a folder of"
             at = ("dataset", "tables", name, "source", "path")
