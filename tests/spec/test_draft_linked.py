@@ -88,7 +88,7 @@ def test_answers_outlive_an_interruption(files: dict[str, Path], tmp_path: Path,
 
 
 def test_without_questions_it_says_what_is_to_be_filled_in(files: dict[str, Path]) -> None:
-    text = draft_linked(files, ask=None, rows=900)
+    text = draft_linked(files, ask=None, rows=900, paths=files)
     assert text.count("key: patient_id") == 2 and "value: 900" in text and CANARY not in text
     with pytest.raises(SpecError) as caught:
         parse_any(text, path="draft.yaml")

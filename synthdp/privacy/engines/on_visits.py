@@ -28,10 +28,10 @@ from synthdp.privacy.engines.opening import parts_of, reading_of
 from synthdp.privacy.engines.parts import Part, Parts
 from synthdp.privacy.linked_rows import Found, Levels, PersonRows, VisitRows, coded
 from synthdp.privacy.source import guarded
+from synthdp.privacy.table import CHUNK_ROWS
 from synthdp.spec.model import Dataset, ParquetSource
 
 T = TypeVar("T")
-SHARD = 1 << 15  # persons whose views are made at a time
 
 
 def read_parts(
@@ -125,15 +125,15 @@ def _narrow(codes: Levels, domain: Domain) -> Levels:
 
 
 def views_by_shard(frame: VisitFrame, read: CodedVisits) -> Views:
-    """The views of visits that are sorted by person, made of some persons at a time.
+    """The views of visits that are sorted by person, made of `CHUNK_ROWS` persons at a time.
 
     [Derived here: a person's rows of each view are those of the person's own visits
     (`data.visits`), so that the views of all are those of some and those of the others.]
     """
     made = list[Views]()
-    for start in range(0, max(len(read.persons), 1), SHARD):
-        some = slice(start, start + SHARD)
-        own = slice(*np.searchsorted(read.owner, (start, start + SHARD)))
+    for start in range(0, max(len(read.persons), 1), CHUNK_ROWS):
+        some = slice(start, start + CHUNK_ROWS)
+        own = slice(*np.searchsorted(read.owner, (start, some.stop)))
         births, deaths = (None if d is None else d[some] for d in (read.births, read.deaths))
         shard = CodedVisits(
             read.persons[some],

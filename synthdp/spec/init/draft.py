@@ -103,9 +103,7 @@ def draft_spec(
         unit = ask_unit(ask, header.names)
     elif column := likely_id(header.names):
         unit = {"kind": "id", "column": column} | _ID_TO_FILL
-    known = ROWS_TO_FILL if rows is None else {"kind": "approximate", "value": rows}
-    stated: Mapping[str, Any] = ask_rows(ask, unit, known=rows) if ask else known
-    count = stated["value"] if isinstance(stated["value"], int) else None
+    stated = rows_of(ask, unit, rows)
     texts = codebook.missing_values if codebook else ()
     if ask and header.kind == "csv" and not codebook:
         texts = answer(ask, MISSING)
@@ -114,10 +112,7 @@ def draft_spec(
     if header.kind == "csv":
         source["missing_values"] = ["", *texts]
     about = ask_about(ask) if ask else {}
-    delta = {} if count is None else {"delta": float(suggested_delta(count))}
-    budget = ask_budget(ask, int(stated["value"])) if ask else BUDGET_TO_FILL | delta
-    told = {} if ask else remarks(header.names)
-    unfinished = [name for name, entry in columns.items() if Blank in map(type, entry.values())]
+    budget = budget_of(ask, stated)
     return written(
         "draft",
         id=slug_of(named) if named else Blank("a name of the table, e.g. clinic"),
@@ -127,14 +122,30 @@ def draft_spec(
         missing_values=source.get("missing_values"),
         unit=unit,
         rows=stated,
-        count=count,
+        count=stated["value"] if isinstance(stated["value"], int) else None,
         sketches=sketches(),
         from_codebook=codebook is not None,
-        types_of=TYPES_OF[header.kind] if header.types else None,
+        types_of=header.types_of,
         columns=columns,
-        told={name: told[name].text for name in unfinished if name in told},
+        told={} if ask else header.told(columns),
         budget=budget,
     )
+
+
+def rows_of(ask: Ask | None, unit: Mapping[str, Any], rows: int | None) -> Mapping[str, Any]:
+    """The number of rows that the `unit` leaves, asked for, or `rows`, or to be filled in."""
+    if ask:
+        return ask_rows(ask, unit, known=rows)
+    return ROWS_TO_FILL if rows is None else {"kind": "approximate", "value": rows}
+
+
+def budget_of(ask: Ask | None, rows: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Epsilon and delta for so many rows: asked for, or to be filled in, but for what rows say."""
+    if ask:
+        return ask_budget(ask, int(rows["value"]))
+    if isinstance(rows["value"], Blank):
+        return BUDGET_TO_FILL
+    return BUDGET_TO_FILL | {"delta": float(suggested_delta(rows["value"]))}
 
 
 def columns_of(
@@ -242,6 +253,19 @@ class Header:
         odd = f"{json.dumps(self.delimiter)} parts fields: no comma, semicolon, tab or bar does"
         told = {odd: self.delimiter in (":", " "), DECIMAL: self.decimal_unknown}
         return (*self.notes, *(note for note, holds in told.items() if holds))
+
+    @property
+    def types_of(self) -> str | None:
+        """Whose types these are, in words, where there are some."""
+        return TYPES_OF[self.kind] if self.types else None
+
+    def told(
+        self, columns: Mapping[str, Mapping[str, Any]], kinds: Sequence[str] = ()
+    ) -> dict[str, str]:
+        """What names tell of columns that are still to be filled in; of `kinds` alone, if given."""
+        found = remarks(self.names)
+        left = [n for n, own in columns.items() if n in found and Blank in map(type, own.values())]
+        return {n: found[n].text for n in left if not kinds or found[n].kind in kinds}
 
     def source(self, path: Path | None, drop: Sequence[str] = ()) -> dict[str, Any]:
         """The `source` section of a spec; `drop` names further columns, as the spec calls them."""

@@ -5,21 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from synthdp.errors import DataError
-from synthdp.spec.checks.budget import suggested_delta
-from synthdp.spec.checks.telling_names import likely_id, remarks
+from synthdp.spec.checks.telling_names import likely_id
 from synthdp.spec.codebook import Codebook
 from synthdp.spec.init.draft import (
-    BUDGET_TO_FILL,
     OF_ONE_VALUE,
-    ROWS_TO_FILL,
-    TYPES_OF,
-    Header,
+    budget_of,
     columns_of,
     header_of,
     read_header,
+    rows_of,
     sketches,
 )
 from synthdp.spec.init.questions import (
@@ -28,9 +26,7 @@ from synthdp.spec.init.questions import (
     Ask,
     answer,
     ask_about,
-    ask_budget,
     ask_linked,
-    ask_rows,
 )
 from synthdp.spec.model.linked import NOT_COVERED
 from synthdp.spec.writing import Blank, slug_of, written
@@ -41,7 +37,7 @@ def draft_linked(
     *,
     ask: Ask | None,
     rows: int | None = None,
-    paths: Mapping[str, Path] | None = None,
+    paths: Mapping[str, Path] = MappingProxyType({}),
     codebook: Codebook | None = None,
     decimal: str | None = None,
 ) -> str:
@@ -66,12 +62,8 @@ def draft_linked(
         for name, header in headers.items()
     }
     said = ask_linked(ask, names, dates) if ask else _to_fill(names, dates)
-    stated: Mapping[str, Any] = ROWS_TO_FILL
-    if ask:
-        stated = ask_rows(ask, {"kind": "person"}, known=rows)
-    elif rows is not None:
-        stated = {"kind": "approximate", "value": rows}
-    count = stated["value"] if isinstance(stated["value"], int) else None
+    unit = {"kind": "person", "meaning": said["meaning"]}
+    stated = rows_of(ask, unit, rows)
     csv = [name for name, header in headers.items() if header.kind == "csv"]
     texts = codebook.missing_values if codebook else ()
     if ask and csv and not codebook:
@@ -81,43 +73,26 @@ def draft_linked(
         header, key = headers[name], said["key"][name]
         order = said["order"] if name == said["visits"] else None
         columns, dropped = columns_of(header, key, ask, codebook, table=f"{name} ", order=order)
-        own = tables[name]
-        path = (paths or {}).get(name, own if isinstance(own, Path) else None)
-        about = {"name": name, "key": key, "source": header.source(path, dropped)}
+        if not ask and columns.get(order, {}).keys() == {"type"}:
+            columns[order] = {"type": Blank(" or ".join(ORDERS))}
+        about = {"name": name, "key": key, "source": header.source(paths.get(name), dropped)}
         about |= {"missing_values": ["", *texts] if name in csv else None, "columns": columns}
-        made.append(about | _said(header, columns, order, asked=ask is not None))
-    delta = {} if count is None else {"delta": float(suggested_delta(count))}
+        about |= {"told": {} if ask else header.told(columns, OF_ONE_VALUE)}
+        made.append(about | {"notes": header.remarks, "types_of": header.types_of})
     both = [table["name"] for table in made]
     return written(
         "linked",
         id=slug_of(Path("-".join(both))),
         said={"title": " and ".join(both), **(ask_about(ask) if ask else {})},
         tables=made,
-        unit={"kind": "person", "meaning": said["meaning"]},
+        unit=unit,
         order=said["order"],
         at_most=said["at_most"],
         rows=stated,
         sketches=sketches(),
         from_codebook=codebook is not None,
-        budget=ask_budget(ask, int(stated["value"])) if ask else BUDGET_TO_FILL | delta,
+        budget=budget_of(ask, stated),
     )
-
-
-def _said(
-    header: Header, columns: dict[str, dict[str, Any]], order: str | None, *, asked: bool
-) -> dict[str, Any]:
-    """What a draft says of a table beside what is declared; an unknown type of `order` is one of
-    those that order.
-    """
-    if not asked and order in columns and "type" not in header.types.get(order, {}):
-        columns[order] = {"type": Blank(" or ".join(ORDERS))}
-    left = [n for n, entry in columns.items() if Blank in map(type, entry.values())]
-    told = {n: r for n, r in remarks(header.names).items() if n in left and not asked}
-    return {
-        "notes": header.remarks,
-        "types_of": TYPES_OF[header.kind] if header.types else None,
-        "told": {n: r.text for n, r in told.items() if r.kind in OF_ONE_VALUE},
-    }
 
 
 def _to_fill(

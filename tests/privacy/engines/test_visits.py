@@ -145,7 +145,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches, parts and shards of a few rows each."""
     monkeypatch.setattr(on_arrow, "BATCH_ROWS", 7)
     monkeypatch.setattr(parts, "PART_ROWS", 30)
-    monkeypatch.setattr(on_visits, "SHARD", 9)
+    monkeypatch.setattr(on_visits, "CHUNK_ROWS", 9)
 
 
 KINDS = [

@@ -17,7 +17,7 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.readers.files import seal_dataframe
 from synthdp.release.linked import planned_linked
 from synthdp.verify.checks import verify_bundle
-from tests.release.linked.conftest import MOST, spec_at, write_spec, write_tables
+from tests.release.linked.conftest import MOST, SPEC, spec_at, write_spec, write_tables
 from tests.release.linked.test_release_linked import kinds
 
 
@@ -142,3 +142,31 @@ def test_rows_that_are_given_belong_to_no_file(tmp_path: Path) -> None:
             streams=Streams.fresh(),
             given=given,
         )
+
+
+# --- from many files, by engine arrow ---
+
+
+@pytest.mark.check
+def test_a_release_by_engine_arrow_from_files_of_a_pattern(ward: Path) -> None:
+    """It pays for the same looks with the same noise, and says by what its rows were read."""
+    folder = ward.parent
+    content = {}
+    for name in TABLES:
+        rows = pd.read_csv(folder / f"{name}.csv", dtype=str)
+        (folder / name).mkdir()
+        for at in range(3):
+            rows[at::3].to_parquet(folder / name / f"{at}.parquet", index=False)
+        content[name] = SPEC["dataset"]["tables"][name] | {
+            "source": {"kind": "parquet", "path": f"{name}/*.parquet"}
+        }
+    memory = synthdp.Spec.load(ward).plan().to_json()["spends"]
+    path = write_spec(folder, {"dataset": {"tables": content}})
+    assert synthdp.Spec.load(path).plan().to_json()["spends"] == memory
+    done = synthdp.Spec.load(path).release(out=folder / "out")
+    assert verify_bundle(done.bundle.path).ok
+    published = (done.bundle.path / "spec.yaml").read_text()
+    assert "path: withheld" in published and ".parquet" not in published
+    entries = json.loads((done.bundle.path / "privacy/ledger.json").read_text())["entries"]
+    (reserved,) = [e["body"] for e in entries if e["kind"] == "reserve"]
+    assert reserved["read_by"]["engine"] == "arrow"
