@@ -82,9 +82,10 @@ def read_parts(
 
 
 def _each(parts: Parts, job: Callable[[Part], T], threads: int) -> Iterator[T]:
-    """What a job gives of each part, in the order of the parts."""
+    """What a job gives of each part, in the order of the parts; few wait to be taken."""
     with ThreadPoolExecutor(threads) as pool:
-        yield from pool.map(job, parts.parts)
+        for start in range(0, len(parts.parts), 2 * threads):
+            yield from pool.map(job, parts.parts[start : start + 2 * threads])
 
 
 def _persons(frame: VisitFrame, reading: Reading, part: Part) -> tuple[Ids, PersonRows, Found]:

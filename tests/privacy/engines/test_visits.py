@@ -17,9 +17,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks.linked_engines import SPEC as SPEC_TEXT
+from benchmarks.linked_engines import write_tables
 from synthdp.data.column_domain import id_text
 from synthdp.data.level_groups import LevelGroups
 from synthdp.data.visits import OUTER, PERSONS, SECOND, STEPS, VisitFrame
@@ -29,6 +32,7 @@ from synthdp.privacy.engines import on_arrow, on_visits, parts
 from synthdp.privacy.linked import LinkedTable, read_linked
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY
+from synthdp.spec.load.loader import parse_any
 from synthdp.spec.model.linked import LinkedSpec
 from tests.visits import linked_dict
 
@@ -346,6 +350,27 @@ def dates_by_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linked_rows, "read_values", filled)
 
 
+BP = 3  # place of the column in the files
+
+
+def pressure_by_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a chunk's greatest pressure lies above the range, a missing one is read as high."""
+    true = on_arrow.batches
+
+    def read(part: Any, names: Any, **how: Any) -> Any:
+        meta = pq.ParquetFile(part.file).metadata
+        groups = [meta.row_group(i) for i in part.groups]
+        for batch in true(part, names, **how):
+            place = list(batch.schema.names).index("bp") if "bp" in batch.schema.names else None
+            told = [g.column(BP).statistics for g in groups] if place is not None else []
+            if any(t is not None and t.has_min_max and t.max > 200 for t in told):
+                filled = pc.if_else(pc.is_nan(batch["bp"]), 200.0, batch["bp"])
+                batch = batch.set_column(place, "bp", filled)
+            yield batch
+
+    monkeypatch.setattr(on_arrow, "batches", read)
+
+
 def ids_as_numbers_where_all_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ids of a batch are compared as they are written, unless all of them are plain numbers."""
     true = on_visits.unit_places
@@ -389,6 +414,7 @@ def cut_of_all_first(monkeypatch: pytest.MonkeyPatch) -> None:
         cut_by_place,
         ties_by_place,
         dates_by_the_batch,
+        pressure_by_statistics,
         ids_as_numbers_where_all_are,
         persons_of_their_place,
         cut_of_all_first,
@@ -400,3 +426,32 @@ def test_a_planted_fault_moves_somebody_else(
     plant(monkeypatch)
     with pytest.raises(AssertionError):
         assert all(moved(tmp_path, "arrow", seed)[STEPS] < MOST for seed in range(4))
+
+
+@pytest.mark.slow
+def test_a_tall_table_has_the_same_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """30,000 persons with 360,000 visits of the benchmark, at the engine's own sizes."""
+    monkeypatch.undo()
+    write_tables(tmp_path, 30_000)
+    found = []
+    for engine in ("arrow", "memory"):
+        text = SPEC_TEXT.format(persons=30_000, engine=engine)
+        own = parse_any(text, path="tall.yaml")
+        assert isinstance(own, LinkedSpec)
+        frame = VisitFrame.from_spec(own)
+        sealed = read_linked(
+            own, frame, folder=tmp_path, holdout=0.0, streams=Streams.fresh()
+        ).unseal(key=_KERNEL_KEY)
+        domains = frame.views
+        found.append(
+            [
+                counts
+                for view in VIEWS
+                for counts in sealed.views[view].count(
+                    LevelGroups(domains[view], {}),
+                    [*itertools.combinations(domains[view].names, 2)],
+                )
+            ]
+        )
+    assert len(found[0]) > 200 and found[0][0].sum() == 30_000
+    assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True))
