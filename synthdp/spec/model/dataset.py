@@ -102,7 +102,7 @@ class BuiltinSource(Model):
 
 
 class DataFrameSource(ChosenColumns):
-    """A pandas DataFrame that is given from Python, with `synthdp.Spec.release`."""
+    """A pandas DataFrame that is given from Python, with `synthdp.Spec.release(df)`."""
 
     kind: Literal["dataframe"] = key("a pandas DataFrame, given from Python", "dataframe")
 
