@@ -155,7 +155,7 @@ def columns_of(
     codebook: Codebook | None,
     *,
     table: str = "",
-    order: str | None = None,
+    order: str = "",
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """The entries of columns, and the names of those that are dropped.
 

@@ -71,7 +71,7 @@ def draft_linked(
     made = []
     for name in (said["persons"], said["visits"]):
         header, key = headers[name], said["key"][name]
-        order = said["order"] if name == said["visits"] else None
+        order = said["order"] if name == said["visits"] else ""
         columns, dropped = columns_of(header, key, ask, codebook, table=f"{name} ", order=order)
         if not ask and columns.get(order, {}).keys() == {"type"}:
             columns[order] = {"type": Blank(" or ".join(ORDERS))}
