@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from synthdp.api.bundle import Bundle
 from synthdp.errors import extra_named
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
     from synthdp.bundle.audit_record import AuditRecord
     from synthdp.ledger.entries import Balance
     from synthdp.release.job import ReleaseOutcome
-    from synthdp.spec.model import Column, ReleaseSpec
+    from synthdp.release.linked import LinkedOutcome
+    from synthdp.spec.model import Column, LinkedSpec, ReleaseSpec
 
+    Rows: TypeAlias = pd.DataFrame | Mapping[str, pd.DataFrame]
 
 NO_FILE = "spec-from-python.yaml"  # what mistakes call a spec that stands in no file
 # The working folder when this module was loaded: a notebook's `%cd` between two releases must not
@@ -34,7 +37,7 @@ class Spec:
         text: the spec as YAML; lines and columns of mistakes are those of this text.
         path: its file, whatever the working folder becomes. Relative paths in the spec, the
             default ledger among them, start from the file's folder.
-        content: all its fields with their defaults.
+        linked: all its fields with their defaults where it is of linked tables, else None.
 
     >>> import synthdp
     >>> synthdp.Spec.load("clinic.yaml")
@@ -43,13 +46,31 @@ class Spec:
 
     text: str
     path: Path
-    content: ReleaseSpec
+    linked: LinkedSpec | None
 
     def __init__(self, text: str, *, path: str | Path) -> None:
-        from synthdp.spec.load.loader import parse_spec
+        from synthdp.spec.load.loader import parse_any
+        from synthdp.spec.model import LinkedSpec
 
         self.text, self.path = text, Path(path).resolve()
-        self.content = parse_spec(text, path=str(path))
+        spec = parse_any(text, path=str(path))
+        self.linked = spec if isinstance(spec, LinkedSpec) else None
+        self._one = None if isinstance(spec, LinkedSpec) else spec
+
+    @property
+    def content(self) -> ReleaseSpec:
+        """All its fields with their defaults.
+
+        Raises:
+            SpecError: it is of linked tables, and this is asked for by what is of one table.
+
+        >>> import synthdp
+        >>> synthdp.Spec.load("clinic.yaml").content.privacy.delta
+        1e-05
+        """
+        from synthdp.spec.load.loader import parse_spec
+
+        return self._one or parse_spec(self.text, path=self.path.name)
 
     @classmethod
     def load(cls, path: str | Path) -> Spec:
@@ -116,7 +137,8 @@ class Spec:
         """A draft, as YAML, of names and dtypes, as `synthdp init` writes it of a file's header.
 
         Give `df.dtypes`: a draft is of nothing in the rows, and none is seen here. `rows` is their
-        number, as a constant that may be published.
+        number, as a constant that may be published. Of linked tables give a dict of two such by
+        name, that with a row for each person first; `rows` is then the number of persons.
 
         Raises:
             DataError: these are no dtypes, or there are no readable, distinct names.
@@ -130,7 +152,14 @@ class Spec:
         ...
         """
         from synthdp.spec.init.draft import draft_spec
+        from synthdp.spec.init.linked import draft_linked
 
+        if (
+            isinstance(dtypes, dict)
+            and dtypes
+            and all(hasattr(v, "items") for v in dtypes.values())
+        ):
+            return draft_linked(dtypes, ask=None, rows=rows)
         return draft_spec(dtypes, ask=None, rows=rows)
 
     def replace(self, **changes: Any) -> Spec:
@@ -181,7 +210,8 @@ class Spec:
                 intervals of estimands are that wide to either side.
 
         Raises:
-            OutputError: an epsilon that no spec may have.
+            OutputError: an epsilon that no spec may have, or an argument that linked tables do not
+                have yet.
             BudgetError: the ledger's cap does not allow the release.
             VerifyError: the ledger was damaged.
 
@@ -193,7 +223,13 @@ class Spec:
         """
         from synthdp.ledger.connect import balance_of, check_affordable
 
-        check_affordable(self.content, balance_of(self.content, self.path))
+        if self.linked is None:
+            spec = self.content
+        else:
+            from synthdp.bundle.linked import as_one
+
+            spec = as_one(self.linked)
+        check_affordable(spec, balance_of(spec, self.path))
         return self.planned(what_if, rehearse=rehearse, half_width=half_width)[0]
 
     def planned(
@@ -214,6 +250,12 @@ class Spec:
         from synthdp.release.plan_view import plan_facts
         from synthdp.verify.at_hand import check_nearby
 
+        if self.linked is not None:
+            from synthdp.release.linked import planned_linked
+
+            _check_plain(what_if=what_if, rehearse=rehearse, half_width=half_width)
+            told, balance = planned_linked(self.linked, self.path)
+            return BudgetPlan.of_facts(told), balance
         spec, dataset = self.content, self.content.dataset.id
         entries, balance = entries_of(spec, self.path), balance_of(spec, self.path)
         check_nearby(entries, dataset, Path("releases") / dataset)
@@ -271,7 +313,7 @@ class Spec:
     @extra_named()
     def release(
         self,
-        df: pd.DataFrame | None = None,
+        df: Rows | None = None,
         *,
         out: str | Path | None = None,
         force: bool = False,
@@ -287,7 +329,8 @@ class Spec:
         Args:
             df: the rows, with a column for each column of the spec, and one for the ids of the
                 privacy unit. Its dtypes must not follow from the rows (see
-                `synthdp.privacy.readers.files`).
+                `synthdp.privacy.readers.files`). Of linked tables a DataFrame for each of them, or
+                for some, by its name.
             out: the output folder [default: `releases/<dataset id>`]; a relative one starts from
                 the working folder as it is now.
             force: replace a bundle that is there, or drop an interrupted run.
@@ -308,36 +351,84 @@ class Spec:
         'dataframe'
         """
         spec = self if df is None else self.of_dataframe(df)
-        target = Path("releases") / spec.content.dataset.id if out is None else Path(out)
+        dataset = (spec.linked or spec.content).dataset.id
+        target = Path("releases") / dataset if out is None else Path(out)
+        from synthdp.release.linked import release_linked
         from synthdp.release.run import release
 
         # Both paths are absolute: the working folder may change while the run lasts.
-        given = {"text": spec.text, "out": target.absolute(), **_sealed(df)}
-        given |= {"force": force, "attack": attack, "accept_refusals": accept_refusals}
+        given = {"text": spec.text, "out": target.absolute(), "force": force, **_sealed(df)}
+        if spec.linked is not None:
+            _check_plain(attack=attack == "later", accept_refusals=accept_refusals)
+            return Release.of_outcome(release_linked(spec.linked, spec.path, **given))
+        given |= {"attack": attack, "accept_refusals": accept_refusals}
         return Release.of_outcome(release(spec.path, **given))
 
-    def of_dataframe(self, df: pd.DataFrame) -> Spec:
-        """The same spec with the rows `df` in place of its source; only their dtypes are seen.
+    def of_dataframe(self, df: Rows) -> Spec:
+        """The same spec with the rows `df` in place of its source, or by table in place of those of
+        linked tables; only their dtypes are seen.
 
         It warns of declared numbers whose dtypes look inferred.
+
+        Raises:
+            DataError: tables are given and the spec is of one, or the other way round, or a table
+                is none of the spec's.
         """
         from synthdp.privacy.readers.files import told_inferred
         from synthdp.spec.model import DataFrameSource
 
-        spec, source = self, self.content.dataset.source
-        if not isinstance(source, DataFrameSource):
-            source = DataFrameSource(kind="dataframe")
-            spec = self.replace(**{"dataset.source": {"kind": "dataframe"}})
-        if told := told_inferred(df, self.columns, source.rename):
-            warnings.warn(told, stacklevel=4)
+        spec = self
+        for at, frame, source, columns in self._given(df):
+            if not isinstance(source, DataFrameSource):
+                source = DataFrameSource(kind="dataframe")
+                spec = spec.replace(**{f"{at}.source": {"kind": "dataframe"}})
+            if told := told_inferred(frame, columns, source.rename):
+                warnings.warn(told, stacklevel=4)
         return spec
 
+    def _given(self, df: Rows) -> Iterator[tuple[str, object, Any, Mapping[str, Column]]]:
+        """Each DataFrame with its place in the spec, and the source and columns declared there."""
+        _check_tables(df, self.linked)
+        if self.linked is None:
+            yield "dataset", df, self.content.dataset.source, self.columns
+        elif isinstance(df, Mapping):
+            for name, frame in df.items():
+                source, columns = self.linked.dataset.tables[name].source, self.linked.columns[name]
+                yield f"dataset.tables.{name}", frame, source, columns
+
     def __repr__(self) -> str:
-        spec = self.content
+        spec = self.linked or self.content
+        columns: Any = spec.columns
+        what = f"{len(columns)} columns"
+        if self.linked is not None:
+            what = f"tables {', '.join(f'{n} ({len(c)} columns)' for n, c in columns.items())}"
         return (
-            f"Spec({self.path.name!r}: dataset {spec.dataset.id!r}, {len(spec.columns)} columns,"
-            f" epsilon {spec.privacy.epsilon:g}, graph {spec.graph.mode})"
+            f"Spec({self.path.name!r}: dataset {spec.dataset.id!r}, {what}, epsilon"
+            f" {spec.privacy.epsilon:g}, graph {spec.graph.mode})"
         )
+
+
+def _check_tables(df: Rows | None, linked: LinkedSpec | None) -> None:
+    """Raise `DataError` unless rows are given of one table, or of tables that are linked."""
+    from synthdp.errors import DataError
+
+    tables = [] if linked is None else [*linked.dataset.tables]
+    if df is not None and (
+        isinstance(df, Mapping) is not bool(tables) or not {*df} <= {*(tables or df)}
+    ):
+        shape = f"{{{', '.join(f'{name!r}: df' for name in tables)}}}"
+        message = f"linked tables, {' and '.join(tables)}" if tables else "one table"
+        hint = f"give a dict, {shape}" if tables else "give its DataFrame alone"
+        raise DataError(f"the spec is of {message}, and other rows were given", hint=hint)
+
+
+def _check_plain(**given: object) -> None:
+    """Raise `OutputError` where an argument is given that is of one table."""
+    from synthdp.errors import OutputError
+
+    if of_one := [name for name, value in given.items() if value]:
+        message = f"{of_one[0]} is not there yet for a spec of linked tables"
+        raise OutputError(message, hint="leave it out")
 
 
 # --- plan ---
@@ -379,7 +470,8 @@ class BudgetPlan:
 
     @property
     def spends(self) -> pd.DataFrame:
-        """One row a spend; `epsilon_alone` is the epsilon of that spend by itself at `delta`.
+        """One row a spend; `epsilon_alone` is the epsilon of that spend by itself at `delta`. Of
+        linked tables it has the most rows of a person that a spend counts.
 
         Together the spends cost less than the sum, since one accountant composes them.
 
@@ -389,7 +481,8 @@ class BudgetPlan:
         """
         import pandas as pd
 
-        columns = ["purpose", "mechanism", "epsilon_alone", "serves"]
+        last = "rows_of_a_person" if "at_most" in self.facts else "serves"
+        columns = ["purpose", "mechanism", "epsilon_alone", last]
         return pd.DataFrame(self.facts["spends"], columns=columns)
 
     @property
@@ -447,14 +540,14 @@ class BudgetPlan:
         return dict(self.facts)
 
     def __str__(self) -> str:
-        from synthdp.api.text import plan_text
+        from synthdp.api.text import linked_plan_text, plan_text
 
-        return plan_text(self.facts)
+        return (linked_plan_text if "at_most" in self.facts else plan_text)(self.facts)
 
     def _repr_html_(self) -> str:
         from synthdp.api.text import plan_cards
 
-        return plan_cards(self.facts)
+        return plan_cards(self.facts) if "quality" in self.facts else _preformatted(self)
 
 
 # --- release ---
@@ -468,6 +561,7 @@ class Release:
         run: the run's id in the ledger.
         bundle: what was published.
         report: the steward's report (HTML). It is computed on real rows and is never to be shared.
+            None of linked tables, which are not judged on real rows yet.
         epsilon, delta: the guarantee of the bundle.
         gates: each gate's metric and its bound in words, all of which held.
         seconds: wall time of each stage.
@@ -481,31 +575,35 @@ class Release:
 
     run: str
     bundle: Bundle
-    report: Path
+    report: Path | None
     epsilon: float
     delta: float
     gates: tuple[tuple[str, str], ...]
     seconds: Mapping[str, float]
     warnings: tuple[str, ...]
-    outcome: ReleaseOutcome = field(repr=False, compare=False)
+    outcome: ReleaseOutcome | LinkedOutcome = field(repr=False, compare=False)
 
     @classmethod
-    def of_outcome(cls, outcome: ReleaseOutcome) -> Release:
+    def of_outcome(cls, outcome: ReleaseOutcome | LinkedOutcome) -> Release:
         """From what a run came to.
 
         Raises:
             GateError: a gate withheld the bundle.
         """
-        outcome.check_passed()
+        from synthdp.release.linked import LinkedOutcome
+
+        plan, gates = outcome.job.plan, list[tuple[str, str]]()
+        if not isinstance(outcome, LinkedOutcome):
+            outcome.check_passed()
+            gates = [(v.gate.metric, v.gate.bound) for v in outcome.verdicts]
         assert outcome.bundle is not None  # no gate failed
-        plan = outcome.job.plan
         return cls(
             run=outcome.job.folder.run,
             bundle=Bundle(outcome.bundle),
-            report=outcome.report,
+            report=None if isinstance(outcome, LinkedOutcome) else outcome.report,
             epsilon=plan.epsilon_spent,
             delta=plan.delta,
-            gates=tuple((v.gate.metric, v.gate.bound) for v in outcome.verdicts),
+            gates=tuple(gates),
             seconds=outcome.seconds,
             warnings=outcome.warnings,
             outcome=outcome,
@@ -520,24 +618,35 @@ class Release:
         [{'metric': 'tv1_noisy', 'bound': 'at most 1', 'passed': True}]
         """
         from synthdp.api.text import outcome_facts
+        from synthdp.release.linked import LinkedOutcome
 
-        return outcome_facts(self.outcome)
+        done = self.outcome
+        return done.to_json() if isinstance(done, LinkedOutcome) else outcome_facts(done)
 
     def __str__(self) -> str:
         from synthdp.api.text import outcome_text
+        from synthdp.release.linked import LinkedOutcome
 
-        return outcome_text(self.outcome)
+        done = self.outcome
+        return str(done) if isinstance(done, LinkedOutcome) else outcome_text(done)
 
     def _repr_html_(self) -> str:
         from synthdp.api.text import outcome_cards
+        from synthdp.release.linked import LinkedOutcome
 
-        return outcome_cards(self.outcome)
+        done = self.outcome
+        return _preformatted(done) if isinstance(done, LinkedOutcome) else outcome_cards(done)
+
+
+def _preformatted(told: object) -> str:
+    """A text for a notebook."""
+    return f"<pre>{html.escape(str(told))}</pre>"
 
 
 @extra_named()
 def resume(
     out: str | Path,
-    df: pd.DataFrame | None = None,
+    df: Rows | None = None,
     *,
     spec: str | Path | None = None,
     attack: Literal["now", "never"] = "now",
@@ -546,8 +655,8 @@ def resume(
 
     Args:
         out: the output folder of the run.
-        df: the rows again, where the run began with a DataFrame: the same ones in the same order.
-            Nothing of them was kept, so that nobody can check it.
+        df: the rows again, where the run began with a DataFrame, or with one by table: the same
+            ones in the same order. Nothing of them was kept, so that nobody can check it.
         spec: a file with a spec to go on by. It may differ in constraints, sampling and what else
             is done with released values.
         attack: "never" to finish without the declared attack.
@@ -565,9 +674,20 @@ def resume(
       hint: start one with `synthdp release SPEC`
     budget: nothing more was spent
     """
+    from synthdp.ledger.connect import budget_noted
+    from synthdp.release.linked import resume_linked
     from synthdp.release.run import resume as resume_run
+    from synthdp.release.run_folder import kept_spec
+    from synthdp.spec.load.loader import linked_in
 
     spec_path, folder = None if spec is None else Path(spec), Path(out).absolute()
+    with budget_noted("nothing more was spent"):
+        path, text = kept_spec(folder)
+        linked = linked_in(text, path=str(path))
+        _check_tables(df, linked)
+    if linked is not None:
+        _check_plain(spec=spec, attack=attack == "never")
+        return Release.of_outcome(resume_linked(linked, folder, **_sealed(df)))
     return Release.of_outcome(resume_run(folder, spec_path=spec_path, attack=attack, **_sealed(df)))
 
 
@@ -597,10 +717,12 @@ def attack(out: str | Path, df: pd.DataFrame | None = None) -> Release:
     return Release.of_outcome(run_attack(Path(out).absolute(), **_sealed(df)))
 
 
-def _sealed(df: pd.DataFrame | None) -> dict[str, Any]:
+def _sealed(df: Rows | None) -> dict[str, Any]:
     """The rows behind the seal, as the argument `given`; nothing where there are none."""
     from synthdp.privacy.readers.files import seal_dataframe
 
+    if isinstance(df, Mapping):
+        return {"given": {name: seal_dataframe(frame) for name, frame in df.items()}}
     return {} if df is None else {"given": seal_dataframe(df)}
 
 

@@ -48,6 +48,7 @@ from synthdp.spec.model import (
     Sampling,
     Signing,
 )
+from synthdp.spec.model.rules import linked_engine
 from synthdp.spec.writing import yaml_text
 
 T = TypeVar("T")
@@ -129,7 +130,8 @@ def as_one(spec: LinkedSpec) -> ReleaseSpec:
         constraints=tuple(rules),
         evaluation=Evaluation(enabled=False),
         sampling=Sampling(rows=persons_of(spec), rake=False),
-        **{n: getattr(spec, n) for n in ("tracking", "compute", "publication", "signing")},
+        compute=spec.compute.model_copy(update={"engine": linked_engine(spec)}),
+        **{n: getattr(spec, n) for n in ("tracking", "publication", "signing")},
     )
 
 

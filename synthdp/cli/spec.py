@@ -126,8 +126,13 @@ Meaning = Annotated[str | None, _asked(help='What one unit is, e.g. "one person"
 
 
 def init(
-    csv: Annotated[
-        Path | None, typer.Argument(help="A CSV or Parquet file; only its header is read.")
+    tables: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="csv [visits]",
+            help="A CSV or Parquet file; only its header is read. Of linked tables two, the one"
+            " with a row for each person first.",
+        ),
     ] = None,
     builtin: Builtin = None,
     codebook: CodebookFile = None,
@@ -156,6 +161,9 @@ def init(
     if out.exists() and not force:
         raise OutputError(f"{out} exists", hint="give --force to replace it, or --out another file")
     question = _ask if ask and sys.stdin.isatty() else None
+    csv = tables[0] if tables else None
+    if private and len(tables or ()) > 1:
+        raise OutputError("--private reads one table", hint="nothing was spent")
     if private:
         options = Options(
             csv, out, rows, epsilon, delta, cap, ledger, dataset_id, unit, meaning, decimal
@@ -169,7 +177,7 @@ def init(
     given |= {"--dataset-id": dataset_id, "--meaning": meaning}
     if alone := [name for name, value in given.items() if value is not None]:
         raise OutputError(f"{alone[0]} belongs to --private", hint="add --private, or leave it out")
-    if csv is None:
+    if not tables:
         from synthdp.data.builtin import DRAFTS
 
         if builtin is None or builtin not in DRAFTS:
@@ -180,21 +188,22 @@ def init(
         if ask and question is None:
             note = "no terminal to ask on: what a header does not say is left to be filled in"
             typer.echo(f"{note} (--no-ask says so beforehand)", err=True)
-        text = _draft(csv, codebook, out, question, rows, decimal)
+        text = _draft(tables, codebook, out, question, rows, decimal)
     _preview(out, text, as_json=as_json)
 
 
 def _draft(
-    csv: Path,
+    files: list[Path],
     codebook: Path | None,
     out: Path,
     ask: Ask | None,
     rows: int | None,
     decimal: str | None,
 ) -> str:
-    """Write a draft of the table in `csv`; answers so far outlive an interruption beside it."""
+    """Write a draft of the tables in `files`; answers so far outlive an interruption beside it."""
     from synthdp.spec.codebook import read_codebook
     from synthdp.spec.init.draft import draft_spec, read_header
+    from synthdp.spec.init.linked import draft_linked, table_names
     from synthdp.spec.init.questions import KeptAnswers, with_back
 
     if not out.parent.is_dir():
@@ -207,17 +216,22 @@ def _draft(
     if kept:
         typer.echo("the answer < goes back to the question before; Ctrl-C keeps answers", err=True)
     book = None if codebook is None else read_codebook(codebook)
+    headers = [read_header(file, decimal=decimal) for file in files]
     if book is not None:
-        found = {column.name for column in book.of(read_header(csv).names).values()}
+        found = {column.name for h in headers for column in book.of(h.names).values()}
         if lacking := [column.name for column in book.columns if column.name not in found]:
             few = f"{', '.join(lacking[:10])}{' and more' if len(lacking) > 10 else ''}"
-            typer.echo(f"not in {csv}, and left out: {few} (of {codebook})", err=True)
-    relative = Path(os.path.relpath(csv, out.parent)) if csv.exists() else csv
+            where = " or ".join(map(str, files))
+            typer.echo(f"not in {where}, and left out: {few} (of {codebook})", err=True)
+    paths = [Path(os.path.relpath(file, out.parent)) if file.exists() else file for file in files]
 
     def draft() -> str:
-        return draft_spec(csv, ask=kept, rows=rows, path=relative, codebook=book, decimal=decimal)
+        known: Any = {"ask": kept, "rows": rows, "codebook": book, "decimal": decimal}
+        if len(files) == 1:
+            return draft_spec(files[0], path=paths[0], **known)
+        return draft_linked(table_names(files), paths=table_names(paths), **known)
 
-    for note in read_header(csv, decimal=decimal).remarks:
+    for note in dict.fromkeys(note for header in headers for note in header.remarks):
         say(f"note: {note}", err=True)
     try:
         text = with_back(kept, draft) if kept else draft()
@@ -236,16 +250,21 @@ def _preview(out: Path, text: str, *, as_json: bool) -> None:
     from synthdp.data.domain import Domain
     from synthdp.errors import SpecError
     from synthdp.spec.checks.checks import traps
-    from synthdp.spec.load.loader import parse_spec
+    from synthdp.spec.checks.linked import linked_traps
+    from synthdp.spec.load.loader import parse_any
+    from synthdp.spec.model import LinkedSpec
 
     columns, left, warnings = list[dict[str, Any]](), 0, list[str]()
     try:
-        spec = parse_spec(text, path=str(out))
+        spec = parse_any(text, path=str(out))
+        declared: Any = spec.columns if isinstance(spec, LinkedSpec) else {"": spec.columns}
         columns = [
-            {"column": c.name, "type": c.type, "levels": c.levels, "labels": list(c.labels)}
-            for c in Domain.from_spec(spec.columns).columns
+            {"column": f"{table}.{c.name}" if table else c.name}
+            | {"type": c.type, "levels": c.levels, "labels": list(c.labels)}
+            for table, own in declared.items()
+            for c in Domain.from_spec(own).columns
         ]
-        warnings = traps(spec)
+        warnings = linked_traps(spec) if isinstance(spec, LinkedSpec) else traps(spec)
     except SpecError as error:
         left = len(error.problems)
     facts = {"file": str(out), "complete": left == 0, "left": left, "columns": columns}

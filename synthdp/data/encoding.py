@@ -204,6 +204,18 @@ def unit_texts(values: Cells) -> npt.NDArray[np.object_]:
     return texts
 
 
+def unit_places(values: Cells, known: Mapping[str, int]) -> npt.NDArray[np.int64]:
+    """The number that `known` has for `id_text` of each row's id; -1 without an id, and -2 for one
+    that it has not.
+    """
+
+    def number(value: Any) -> float:
+        text = id_text(value)
+        return known.get(text, -2) if text else math.nan
+
+    return np.nan_to_num(_walk(values, number, None).numbers, nan=-1).astype(np.int64)
+
+
 def _units(values: Cells, known: dict[str, int]) -> npt.NDArray[np.int64]:
     def number(value: Any) -> float:
         text = id_text(value)

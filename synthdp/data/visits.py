@@ -287,15 +287,27 @@ class Views:
         return "<Views>"
 
 
+def first_visits(
+    most: int, owner: Positions, when: Floats, codes: npt.NDArray[np.unsignedinteger[Any]]
+) -> tuple[Positions, Positions]:
+    """The places of the first `most` visits of each owner, sorted by owner and then in their order,
+    and the number of each, from 0.
+
+    Visits at one time are in the order of their own levels: those that are equal in all of it can
+    be told apart by nothing, so that it does not matter which of them stays.
+    """
+    order = np.lexsort((*codes.T[::-1], when, owner))
+    sorted_owner = owner[order]
+    begins = np.flatnonzero(np.diff(sorted_owner, prepend=-1))
+    lengths = np.diff(np.append(begins, len(order)))
+    rank = np.arange(len(order)) - np.repeat(begins, lengths)
+    return order[rank < most], rank[rank < most]
+
+
 def views_of(frame: VisitFrame, read: CodedVisits) -> Views:
     """The views of the first `most` visits of each person."""
-    order = np.lexsort((*read.visits.T[::-1], read.when, read.owner))
-    owner = read.owner[order]
-    begins = np.flatnonzero(np.diff(owner, prepend=-1))
-    rank = np.arange(len(owner)) - np.repeat(begins, np.diff([*begins, len(owner)]))
-    kept = order[rank < frame.most]
-    rank, owner = rank[rank < frame.most], read.owner[kept]
-    when, codes = read.when[kept], read.visits[kept]
+    kept, rank = first_visits(frame.most, read.owner, read.when, read.visits)
+    owner, when, codes = read.owner[kept], read.when[kept], read.visits[kept]
     persons = len(read.persons)
     counts = np.bincount(owner, minlength=persons)
     some = counts > 0

@@ -23,7 +23,7 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY, Confidential, Private, withholding
 from synthdp.privacy.readers.checks import check_some
 from synthdp.privacy.session import inspect
-from synthdp.privacy.source import _guarded, read_frame, read_private
+from synthdp.privacy.source import guarded, read_frame, read_private
 from synthdp.privacy.table import Table
 from synthdp.spec.model import Compute, Dataset
 from synthdp.spec.model.rules import engine_of
@@ -66,7 +66,7 @@ def misfits_of(
     if engine == "memory" and not getattr(dataset.source, "levels_only", False):
         raw = read_frame(dataset, domain, folder, delta, given)
         check_some(len(raw))
-        found = _guarded(dataset.source, lambda: tuple(_in_memory(domain, raw, examples)))
+        found = guarded(dataset.source, lambda: tuple(_in_memory(domain, raw, examples)))
         return Confidential(found, REASON, key=_KERNEL_KEY)
     if examples:
         raise OutputError(

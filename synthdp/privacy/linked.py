@@ -10,7 +10,7 @@ or `most` - 1 steps, so that a mechanism on a view is one on a table whose units
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -18,24 +18,19 @@ import numpy.typing as npt
 import pandas as pd
 
 from synthdp.data.domain import Domain
-from synthdp.data.encoding import EncodedColumn, encode, read_values, unit_numbers
-from synthdp.data.visits import (
-    PERSONS,
-    STEPS,
-    CodedVisits,
-    Floats,
-    Views,
-    VisitFrame,
-    views_of,
-)
+from synthdp.data.encoding import unit_numbers
+from synthdp.data.visits import PERSONS, STEPS, CodedVisits, Views, VisitFrame, views_of
 from synthdp.errors import BoundaryError, by_kind
+from synthdp.privacy.engines.on_visits import read_parts, views_by_shard
+from synthdp.privacy.linked_rows import Found, PersonRows, VisitRows, coded
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY, Private, withholding
 from synthdp.privacy.readers.checks import check_file, check_misfits, check_without_ids
-from synthdp.privacy.source import read_frame
+from synthdp.privacy.source import check_given, read_frame
 from synthdp.privacy.table import Table
 from synthdp.spec.model import Dataset, DeclaredRows, IdUnit, Source
 from synthdp.spec.model.linked import LinkedSpec
+from synthdp.spec.model.rules import linked_engine
 
 Misfits = dict[str, dict[str, int]]
 
@@ -77,24 +72,42 @@ def read_linked(
     folder: Path,
     holdout: float,
     streams: Streams,
+    given: Mapping[str, Private[pd.DataFrame]] | None = None,
 ) -> Private[LinkedTable]:
     """Read, fit and seal both tables; `holdout` is the chance of each person to be held out.
+
+    `given` holds the rows of tables whose source is of kind `dataframe`, by their names.
 
     Raises:
         DataError: a source cannot be read, or holds what the spec does not declare.
     """
-    data, misfits = spec.dataset, Misfits()
+    data = spec.dataset
     persons = _dataset(spec, data.persons.source, data.persons.key, data.persons.rows)
     # As many visits may be read as so many persons can have, and as many again.
     many = replace_rows(data.persons.rows, frame.most)
     visits = _dataset(spec, data.visits.source, data.visits.key, many)
     columns = {name: Domain.from_spec(spec.columns[name]) for name in spec.columns}
-    read = {}
-    for name, dataset in ((data.persons_name, persons), (data.visits_name, visits)):
+    both = {data.persons_name: persons, data.visits_name: visits}
+    for name, dataset in both.items():
+        check_given(dataset.source, (given or {}).get(name))
+    if linked_engine(spec) == "arrow":
+        read, found = read_parts(
+            frame,
+            both,
+            columns,
+            folder=folder,
+            delta=spec.privacy.delta,
+            threads=spec.compute.threads,
+        )
+        views, misfits = views_by_shard(frame, read), _misfits(spec, columns, found)
+        out = streams.holdout.random(len(read.persons)) < holdout
+        return Private(_sealed(views, out, misfits), key=_KERNEL_KEY)
+    frames = {}
+    for name, dataset in both.items():
         delta = spec.privacy.delta if dataset is persons else 0.0
-        read[name] = read_frame(dataset, columns[name], folder, delta, None)
-        check_file(len(read[name]), dataset, delta)
-    table = fit_linked(spec, frame, read, columns, misfits, holdout=holdout, rng=streams.holdout)
+        frames[name] = read_frame(dataset, columns[name], folder, delta, (given or {}).get(name))
+        check_file(len(frames[name]), dataset, delta)
+    table = fit_linked(spec, frame, frames, columns, {}, holdout=holdout, rng=streams.holdout)
     return Private(table, key=_KERNEL_KEY)
 
 
@@ -126,89 +139,43 @@ def fit_linked(
     """Fit both tables as they were read. For the kernel: its reader, and audits on made-up rows."""
     data = spec.dataset
 
-    def fitted() -> tuple[CodedVisits, Misfits]:
+    def fitted() -> tuple[CodedVisits, dict[str, Found]]:
         persons, visits = read[data.persons_name], read[data.visits_name]
         # As objects: `concat` would turn both columns into one type, and merge ids above 2**53.
         keys = [persons[data.persons.key].astype(object), visits[data.visits.key].astype(object)]
         units = unit_numbers(pd.concat(keys, ignore_index=True))
-        return _coded(spec, frame, persons, visits, columns, units)
+        own, theirs = units[: len(persons)], units[len(persons) :]
+        people, of_persons = PersonRows.of(frame, columns[data.persons_name], persons, own)
+        one = people.one_each()
+        place = np.full(int(units.max(initial=0)) + 2, -1)
+        place[one.units] = np.arange(len(one.units))
+        events, of_visits = VisitRows.of(frame, columns[data.visits_name], visits, place[theirs])
+        found = {data.persons_name: Found.of(of_persons, int((own < 0).sum()))}
+        found |= {data.visits_name: Found.of(of_visits, int((theirs < 0).sum()))}
+        return coded(one, events), found
 
     message = "values that cannot be read as the declared types"
-    coded, found = by_kind(fitted, message, "check the columns' types")
-    misfits.update(found)
-    views = views_of(frame, coded)
-    out = rng.random(len(coded.persons)) < holdout
+    made, found = by_kind(fitted, message, "check the columns' types")
+    misfits.update(_misfits(spec, columns, found))
+    views = views_of(frame, made)
+    out = rng.random(len(made.persons)) < holdout
     return _sealed(views, out, misfits)
 
 
-def _coded(
-    spec: LinkedSpec,
-    frame: VisitFrame,
-    persons: pd.DataFrame,
-    visits: pd.DataFrame,
-    columns: Mapping[str, Domain],
-    units: npt.NDArray[np.int64],
-) -> tuple[CodedVisits, Misfits]:
-    """Both tables as levels, a person's row for each key, and visits that belong to one."""
-    data = spec.dataset
-    people, events = columns[data.persons_name], columns[data.visits_name]
-    own, theirs = units[: len(persons)], units[len(persons) :]
-    codes, of_persons = encode(people, persons)
-    happened, of_visits = encode(events, visits)
-    # A visit without a date is dropped, and no misfit.
-    undated = replace(of_visits[frame.order.name], unexpected_missing=0)
-    misfits = _misfits(spec, data.persons_name, people, of_persons, own)
-    misfits |= _misfits(
-        spec, data.visits_name, events, of_visits | {frame.order.name: undated}, theirs
-    )
-
-    def dates(own: str | None) -> Floats | None:
-        if own is None:
-            return None
-        found = of_persons[own].numbers
-        assert found is not None
-        column = people[own]
-        missing = codes[:, people.index(own)] == column.missing_level if column.missing else False
-        return np.where(missing, np.nan, found)
-
-    births = dates(frame.birth.name if frame.birth else None)
-    deaths = dates(frame.death.name if frame.death else None)
-    modelled = codes[:, [people.index(c.name) for c in frame.columns.columns]]
-    # One row for each key, the first by its own levels and dates: never by its place in the file.
-    fields = [d for d in (deaths, births) if d is not None]
-    order = np.lexsort((*fields, *modelled.T[::-1], own))
-    one = order[np.diff(own[order], prepend=-1) > 0]
-    place = np.full(int(units.max(initial=0)) + 1, -1)
-    place[own[one]] = np.arange(len(one))
-    when = read_values(frame.order, visits[frame.order.name]).numbers
-    owner = place[theirs]
-    kept = (owner >= 0) & ~np.isnan(when)
-    return (
-        CodedVisits(
-            modelled[one],
-            happened[kept][:, [events.index(c.name) for c in frame.of_visits.columns]],
-            owner[kept],
-            np.clip(when[kept], frame.order.lower, frame.until),
-            None if births is None else births[one],
-            None if deaths is None else deaths[one],
-        ),
-        misfits,
-    )
-
-
 def _misfits(
-    spec: LinkedSpec,
-    name: str,
-    domain: Domain,
-    encoded: Mapping[str, EncodedColumn],
-    units: npt.NDArray[np.int64],
+    spec: LinkedSpec, columns: Mapping[str, Domain], found: Mapping[str, Found]
 ) -> Misfits:
-    """Misfits of a table by column; refused where the spec refuses them, as rows without a key."""
-    table = spec.dataset.tables[name]
-    dataset = _dataset(spec, table.source, table.key, spec.dataset.persons.rows)
-    found = check_misfits(encoded, domain, dataset)
-    check_without_ids(int((units < 0).sum()), dataset.privacy_unit)
-    return {f"{name}.{column}": counts for column, counts in found.items()}
+    """Misfits of both tables by column; refused where the spec refuses them, as rows without a
+    key.
+    """
+    told = Misfits()
+    for name, own in found.items():
+        table = spec.dataset.tables[name]
+        dataset = _dataset(spec, table.source, table.key, spec.dataset.persons.rows)
+        misfits = check_misfits(own.columns, columns[name], dataset)
+        check_without_ids(own.without_id, dataset.privacy_unit)
+        told |= {f"{name}.{column}": counts for column, counts in misfits.items()}
+    return told
 
 
 def _sealed(views: Views, out: npt.NDArray[np.bool_], misfits: Misfits) -> LinkedTable:

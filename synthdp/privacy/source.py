@@ -93,16 +93,12 @@ def read_private(
         DataError: the source cannot be read, or holds what the spec does not declare.
     """
     source = dataset.source
-    if given is not None and not isinstance(source, DataFrameSource):
-        raise DataError(
-            f"a DataFrame was given, and dataset.source is of kind {source.kind}",
-            hint="give none, or declare `source: {kind: dataframe}`",
-        )
+    check_given(source, given)
     settings = compute or Compute()
     table: Table
     if engine_of(source, settings) != "memory":
         keys = streams.holdout.bytes(16).hex(), streams.holdout.bytes(16).hex()
-        table = _guarded(
+        table = guarded(
             source,
             lambda: open_table(
                 dataset, settings, domain, folder=folder, keys=keys, holdout=holdout, delta=delta
@@ -110,7 +106,7 @@ def read_private(
         )
     elif isinstance(source, ParquetSource) and source.levels_only:
         parquet = source
-        table = _guarded(
+        table = guarded(
             source,
             lambda: _levels_only(
                 parquet, dataset, domain, folder, holdout=holdout, rng=streams.holdout, delta=delta
@@ -129,7 +125,7 @@ def reach_engine(dataset: Dataset, compute: Compute, domain: Domain, *, folder: 
     Raises:
         DataError: it does not, or the table has other columns.
     """
-    _guarded(dataset.source, lambda: reach(dataset, compute, domain, folder=folder))
+    guarded(dataset.source, lambda: reach(dataset, compute, domain, folder=folder))
 
 
 @withholding
@@ -156,7 +152,7 @@ def read_texts(
             raise DataError("the header has changed since it was read", hint="begin again")
         return kept
 
-    raw = _guarded(
+    raw = guarded(
         source,
         lambda: chosen_frame(
             read_csv_file(
@@ -242,6 +238,15 @@ def _levels_only(
     )
 
 
+def check_given(source: Source, given: Private[pd.DataFrame] | None) -> None:
+    """Raise `DataError` where rows are given that the source does not ask for."""
+    if given is not None and not isinstance(source, DataFrameSource):
+        raise DataError(
+            f"a DataFrame was given, and dataset.source is of kind {source.kind}",
+            hint="give none, or declare `source: {kind: dataframe}`",
+        )
+
+
 def read_frame(
     dataset: Dataset,
     domain: Domain,
@@ -273,10 +278,10 @@ def read_frame(
             open_dataframe(given, check=choose, check_rows=check_rows), choose
         ),
     }
-    return _guarded(source, lambda: readers[type(source)](source))
+    return guarded(source, lambda: readers[type(source)](source))
 
 
-def _guarded(source: Source, read: Callable[[], T]) -> T:
+def guarded(source: Source, read: Callable[[], T]) -> T:
     """What `read` gives; its errors without anything that might quote a row."""
     what = shown_path(getattr(source, "path", None) or getattr(source, "name", None) or source.kind)
 

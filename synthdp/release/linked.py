@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from synthdp.bundle.content import check_target
 from synthdp.bundle.linked import as_one, linked_yaml, persons_of, public_linked, table_files
 from synthdp.bundle.linked_texts import linked_files
@@ -54,10 +56,13 @@ from synthdp.verify.at_hand import check_nearby
 
 @dataclass(frozen=True, kw_only=True)
 class LinkedJob(Job):
-    """A run of a spec of linked tables; `spec` is what parts for one table ask of it."""
+    """A run of a spec of linked tables; `spec` is what parts for one table ask of it, and `frames`
+    has the rows that are given from Python, by table.
+    """
 
     linked: LinkedSpec
     frame: VisitFrame
+    frames: Mapping[str, Private[pd.DataFrame]] | None = None
 
     @property
     def published_sha256(self) -> str:
@@ -67,7 +72,14 @@ class LinkedJob(Job):
     def sealed(self, streams: Streams) -> Private[Any]:
         """Read and seal both tables. No person is held out: nothing is judged on real ones."""
         folder = self.folder.spec_path.parent
-        return read_linked(self.linked, self.frame, folder=folder, holdout=0.0, streams=streams)
+        return read_linked(
+            self.linked,
+            self.frame,
+            folder=folder,
+            holdout=0.0,
+            streams=streams,
+            given=self.frames,
+        )
 
 
 @dataclass(frozen=True)
@@ -98,9 +110,17 @@ class LinkedOutcome:
 
 
 def release_linked(
-    spec: LinkedSpec, spec_path: Path, text: str, *, out: Path | None = None, force: bool = False
+    spec: LinkedSpec,
+    spec_path: Path,
+    text: str,
+    *,
+    out: Path | None = None,
+    force: bool = False,
+    given: Mapping[str, Private[pd.DataFrame]] | None = None,
 ) -> LinkedOutcome:
     """Run a spec, whose text is `text`, into `out`, as `run.release` does.
+
+    `given` holds the rows of tables whose source is of kind `dataframe`, by their names.
 
     Raises:
         SynthdpError: any mistake that the user can mend; nothing is spent before the data was found
@@ -135,12 +155,18 @@ def release_linked(
             expected=expected,
             linked=spec,
             frame=frame,
+            frames=given,
         )
         with dropped_if_unpaid(job, f"`synthdp resume {out}`"):
             return carry_out(job, force=force)
 
 
-def resume_linked(spec: LinkedSpec, out: Path) -> LinkedOutcome:
+def resume_linked(
+    spec: LinkedSpec,
+    out: Path,
+    *,
+    given: Mapping[str, Private[pd.DataFrame]] | None = None,
+) -> LinkedOutcome:
     """Continue the interrupted run of `spec` in `out` under its reservation, as `run.resume`."""
     with (
         budget_noted("nothing more was spent") as account,
@@ -164,6 +190,7 @@ def resume_linked(spec: LinkedSpec, out: Path) -> LinkedOutcome:
             signer=load_signer(spec.signing),
             linked=spec,
             frame=frame,
+            frames=given,
         )
         return carry_out(job, force=True)
 

@@ -279,4 +279,36 @@ KERNELS = {
         place="test_noise_keys",
         says="Extra items in the left set",
     ),
+    "visits of one date in the order of the file": Broken(
+        "synthdp/data/visits.py",
+        (
+            (
+                "order = np.lexsort((*codes.T[::-1], when, owner))",
+                "order = np.lexsort((when, owner))",
+            ),
+        ),
+        caught=(
+            "test_the_first_visits_are_kept_by_date_and_ties_by_levels",
+            "test_one_person_more_adds_so_many_rows_and_moves_no_other[0-arrow]",
+        ),
+        place=r"test_linked|test_visits",
+        says=r"assert",
+        tests=("tests/privacy/test_linked.py", "tests/privacy/engines/test_visits.py"),
+    ),
+    "of two rows of a person the first of the file": Broken(
+        "synthdp/privacy/linked_rows.py",
+        (
+            (
+                "order = np.lexsort((*fields, *self.codes.T[::-1], self.units))",
+                'order = np.argsort(self.units, kind="stable")',
+            ),
+        ),
+        caught=(
+            "test_two_rows_of_one_key_are_one_person_whatever_their_order",
+            "test_one_person_more_adds_so_many_rows_and_moves_no_other[0-arrow]",
+        ),
+        place=r"test_linked|test_visits",
+        says=r"assert",
+        tests=("tests/privacy/test_linked.py", "tests/privacy/engines/test_visits.py"),
+    ),
 }

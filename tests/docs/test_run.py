@@ -261,6 +261,8 @@ def test_the_page_of_commands_runs(reader: Reader) -> None:
     for name in ("mytable.csv", "other.csv"):
         shutil.copy(EXAMPLE / "clinic.csv", name)
     shutil.copy(EXAMPLE / "codebook.json", "mytable.json")
+    Path("patients.csv").write_text("patient,sex\n")
+    Path("stays.csv").write_text("patient,day,ward\n")
     spec = Path("mytable.yaml")
     whole = (
         Path("docs/example/clinic.yaml")

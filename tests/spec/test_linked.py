@@ -15,12 +15,14 @@ import jsonschema
 import pytest
 
 from synthdp.api.spec import Spec
+from synthdp.bundle.linked import as_one
 from synthdp.errors import SpecError
 from synthdp.spec.checks.linked import linked_traps
 from synthdp.spec.expressions.nodes import Node, parse_arrow, parse_node, parse_rule
 from synthdp.spec.load.loader import load_spec, own_text, parse_any, parse_spec
 from synthdp.spec.load.yaml_tree import read
 from synthdp.spec.model import LinkedRule, LinkedSpec, ReleaseSpec
+from synthdp.spec.model.rules import linked_engine
 from synthdp.spec.schema import json_schema
 from synthdp.spec.writing import yaml_text
 
@@ -210,7 +212,11 @@ def test_a_spec_without_tables_is_read_as_before() -> None:
 def test_only_who_asks_for_linked_tables_gets_them(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(CLINIC)
     told = r"s\.yaml:5:3: dataset\.tables: this is of one table, and the spec of this"
-    for refuses in (lambda path: parse_spec(CLINIC, path=str(path)), load_spec, Spec.load):
+    for refuses in (
+        lambda path: parse_spec(CLINIC, path=str(path)),
+        load_spec,
+        lambda path: Spec.load(path).content,
+    ):
         with pytest.raises(SpecError, match=told):
             refuses(tmp_path / "s.yaml")
 
@@ -310,8 +316,8 @@ DATASET = [
      " column 'sex' is also listed under columns; an id is never modelled"),
     ("kind: csv, path: visits.csv", "kind: sql, url_env: A, query: q", "11:22:"
      " dataset.tables.visits.source.kind: got 'sql'; allowed: csv, parquet"),
-    ("kind: csv, path: visits.csv", "kind: parquet, path: s3://b/v", "source.path: linked tables"
-     " are read from one local file each"),
+    ("kind: csv, path: visits.csv", "kind: parquet, path: s3://b/v", "persons.source.kind: engine"
+     " arrow reads both tables from Parquet, and this is csv"),
     ("kind: csv, path: visits.csv", "kind: parquet, path: v, levels_only: true", "levels_only keeps"
      " no values, and visits are put in order by them"),
     ("path: visits.csv", "path: visits.csv, drop: [bp]", "11:52: dataset.tables.visits.source.drop"
@@ -358,8 +364,8 @@ DATASET = [
      " true"),
     ("kind: person,", "kind: row,", "dataset.privacy_unit.kind: got 'row'; allowed: person"),
     ("synthdp: 1", "synthdp: 1\nestimands: []", "2:1: estimands: unknown key"),
-    ("synthdp: 1", "synthdp: 1\ncompute: {engine: arrow}", "2:19: compute.engine: linked tables are"
-     " counted in memory so far, and not by arrow"),
+    ("synthdp: 1", "synthdp: 1\ncompute: {engine: sql}", "2:19: compute.engine: linked tables are"
+     " counted in memory or by arrow so far, and not by sql"),
 ]  # fmt: skip
 COLUMNS = [
     ("  visits:\n    date", "  visit:\n    date", "20:1: columns: 'visit' is no table; list columns"
@@ -466,6 +472,20 @@ TARGETS = {
 def test_a_mistake_is_told_at_its_line(old: str, new: str, told: str) -> None:
     found = mistakes(with_change(old, new))
     assert told in found and "Parquet is read from s3" not in found
+
+
+def test_engine_arrow_reads_both_tables_from_parquet() -> None:
+    both = CLINIC.replace("kind: csv, path: ", "kind: parquet, path: ")
+    away = both.replace("path: visits.csv", "path: v/*.parquet")
+    for text, engine in ((both, "memory"), (away, "arrow"), (both + ARROW, "arrow")):
+        spec = linked(text)
+        assert linked_engine(spec) == as_one(spec).compute.engine == engine
+    told = "source.path: in memory linked tables are read from one local file each"
+    assert told in mistakes(away + ARROW.replace("arrow", "memory"))
+    assert mistakes(CLINIC + ARROW).count("this is csv") == 2
+
+
+ARROW = "\ncompute: {engine: arrow}\n"
 
 
 @pytest.mark.parametrize(("edge", "told"), ARROWS.items())

@@ -87,7 +87,7 @@ Rows = tuple[Codes, pd.DataFrame, npt.NDArray[np.bool_]]
 
 
 class Engine(Protocol):
-    """Where the rows lie. Its errors never quote a row: see `source._guarded`."""
+    """Where the rows lie. Its errors never quote a row: see `source.guarded`."""
 
     def survey(self) -> Survey:
         """Look at every row once."""

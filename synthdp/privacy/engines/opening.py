@@ -17,7 +17,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.kinds.kind import EncodedColumn
 from synthdp.errors import DataError
 from synthdp.privacy.engines.engine import Engine, EngineTable, Reading
-from synthdp.privacy.engines.parts import find_parts
+from synthdp.privacy.engines.parts import Parts, find_parts
 from synthdp.privacy.readers.checks import (
     check_declared_rows,
     check_file,
@@ -48,7 +48,7 @@ def open_table(
             one. Unlike in memory, what does not fit is looked for in all rows, also of those that
             a unit has beyond its `max_rows`.
     """
-    engine = _engine(dataset, compute, _reading(dataset, domain, keys, holdout), folder, delta)
+    engine = _engine(dataset, compute, reading_of(dataset, domain, keys, holdout), folder, delta)
     found = engine.survey()
     check_file(found.rows, dataset, delta)
     check_without_ids(found.without_id, dataset.privacy_unit)
@@ -75,7 +75,7 @@ def reach(dataset: Dataset, compute: Compute, domain: Domain, *, folder: Path) -
     """
     from synthdp.privacy.engines.on_dask import DaskEngine
 
-    engine = _engine(dataset, compute, _reading(dataset, domain, ("", ""), 0.0), folder, 0.0)
+    engine = _engine(dataset, compute, reading_of(dataset, domain), folder, 0.0)
     if isinstance(engine, DaskEngine):
         engine.check()
 
@@ -103,12 +103,30 @@ def read_by(source: Source, compute: Compute) -> dict[str, str]:
     return found
 
 
-def _reading(dataset: Dataset, domain: Domain, keys: tuple[str, str], holdout: float) -> Reading:
+def reading_of(
+    dataset: Dataset, domain: Domain, keys: tuple[str, str] = ("", ""), holdout: float = 0.0
+) -> Reading:
     """With the spec's own names of columns."""
     unit, id_column = dataset.privacy_unit, id_column_of(dataset)
     most = unit.max_rows if isinstance(unit, IdUnit) else 1
     names = {name: name for name in (*domain.names, *([id_column] if id_column else []))}
     return Reading(domain, names, id_column, most, keys[0], holdout, keys[1])
+
+
+def parts_of(
+    source: ParquetSource, dataset: Dataset, reading: Reading, folder: Path, delta: float
+) -> tuple[Reading, Parts]:
+    """The parts of a Parquet table, and what is read of its rows under the files' own names. No row
+    is read.
+
+    Raises:
+        DataError: it has other columns, or too many rows.
+    """
+    parts = find_parts(source.path, folder)
+    kept = choice(source, reading.domain, reading.id_column)(parts.schema.names)
+    check_file(parts.rows, dataset, delta)
+    names = {n: parts.schema.names[at] for at, n in kept.items() if n in reading.names}
+    return replace(reading, names=names), parts
 
 
 def _engine(
@@ -125,11 +143,7 @@ def _engine(
             f"compute.engine {compute.engine} does not read {source.kind}",
             hint="leave compute.engine out, or export the table to Parquet",
         )
-    parts = find_parts(source.path, folder)
-    kept = choose(parts.schema.names)
-    check_file(parts.rows, dataset, delta)
-    names = {n: parts.schema.names[at] for at, n in kept.items() if n in reading.names}
-    reading = replace(reading, names=names)
+    reading, parts = parts_of(source, dataset, reading, folder, delta)
     threads = compute.threads or os.cpu_count() or 1
     if engine_of(source, compute) == "dask":
         from synthdp.privacy.engines.on_dask import DaskEngine

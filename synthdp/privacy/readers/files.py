@@ -442,7 +442,8 @@ def with_point(texts: pd.Series[str]) -> pd.Series[str]:
 
 HINT = (
     "give the rows from Python: `synthdp.Spec.load(SPEC).release(df, out=OUT)`, or"
-    " `synthdp.resume(OUT, df)` for an interrupted run"
+    " `synthdp.resume(OUT, df)` for an interrupted run; of linked tables one for each of them,"
+    " as {TABLE: df}"
 )
 
 

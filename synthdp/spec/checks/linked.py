@@ -18,6 +18,7 @@ from synthdp.spec.load.wording import Loc, SpecMistake, nearest, stated
 from synthdp.spec.model import Boolean, Dataset, IdUnit, Integer, Ordinal, Privacy, ReleaseSpec
 from synthdp.spec.model.columns import Datetime, derived_of
 from synthdp.spec.model.linked import CLOCKS, NOT_COVERED, STEPS, LinkedSpec
+from synthdp.spec.model.rules import linked_engine
 
 ONE_TABLE = (
     dataset.unit,
@@ -119,12 +120,21 @@ def _keys(spec: LinkedSpec) -> Iterator[SpecMistake]:
             message = "levels_only keeps no values, and visits are put in order by them"
             at = ("dataset", "tables", name, "source", "levels_only")
             yield SpecMistake(at, message, "leave it out")
-        if is_url(table.source.path) or is_pattern(table.source.path):
-            message = "linked tables are read from one local file each, or a folder of Parquet"
+        path, arrow = getattr(table.source, "path", ""), linked_engine(spec) == "arrow"
+        if arrow and table.source.kind != "parquet":
+            message = (
+                f"engine arrow reads both tables from Parquet, and this is {table.source.kind}"
+            )
+            at = ("dataset", "tables", name, "source", "kind")
+            hint = "save both as Parquet, or give local files and leave compute.engine out"
+            yield SpecMistake(at, message, hint)
+        if not arrow and (is_url(path) or is_pattern(path)):
+            message = "in memory linked tables are read from one local file each, or a folder of"
             at = ("dataset", "tables", name, "source", "path")
-            yield SpecMistake(at, message, "copy it here and give its path")
-    if (engine := spec.compute.engine) not in ("auto", "memory"):
-        message = f"linked tables are counted in memory so far, and not by {engine}"
+            hint = "copy it here and give its path, or leave compute.engine out"
+            yield SpecMistake(at, f"{message} Parquet", hint)
+    if (engine := spec.compute.engine) not in ("auto", "memory", "arrow"):
+        message = f"linked tables are counted in memory or by arrow so far, and not by {engine}"
         yield SpecMistake(("compute", "engine"), message, "leave it out")
 
 

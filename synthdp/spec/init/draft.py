@@ -22,6 +22,8 @@ from synthdp.spec.checks.telling_names import likely_id, remarks
 from synthdp.spec.codebook import Codebook, entry_of
 from synthdp.spec.init.questions import (
     MISSING,
+    ORDERS,
+    TYPE,
     Ask,
     answer,
     ask_about,
@@ -38,18 +40,20 @@ from synthdp.spec.writing import Blank, slug_of, written
 __all__ = ["Ask", "draft_spec"]
 
 
-def _sketches() -> str:
+def sketches() -> str:
     """What each type is written with, for the head of `columns`; those alike share their lines."""
-    sketches: dict[tuple[str, ...], list[str]] = {}
+    alike: dict[tuple[str, ...], list[str]] = {}
     for name, model in COLUMN_TYPES.items():
-        sketches.setdefault(model.sketch, []).append(name)
-    heads = {f"{', '.join(names)}:": lines for lines, names in sketches.items()}
+        alike.setdefault(model.sketch, []).append(name)
+    heads = {f"{', '.join(names)}:": lines for lines, names in alike.items()}
     heads["all:"] = ("missing: true   where values may be missing; unit, description",)
     width = max(map(len, heads))
     told = [(head if i == 0 else "", x) for head, xs in heads.items() for i, x in enumerate(xs)]
     return "\n".join(f"#   {head:{width}} {line}" for head, line in told)
 
 
+OF_ONE_VALUE = ("id", "code", "money", "few")
+"""Kinds of remarks that hold in each of several linked tables."""
 UNIT_TO_FILL = {
     "kind": Blank("row or id"),
     "meaning": Blank("what one row, or one id, is, e.g. one person"),
@@ -58,13 +62,13 @@ _ID_TO_FILL = {
     "max_rows": Blank("most rows of one id that are used; noise grows with it: 1, if that will do"),
     "meaning": Blank("what one id is, e.g. one patient"),
 }
-_ROWS_TO_FILL = {
+ROWS_TO_FILL = {
     "kind": Blank("public or approximate"),
     "value": Blank("the number of rows, as a constant that may be published"),
 }
 *_OTHERS, _LAST = COLUMN_TYPES
 _COLUMN_TO_FILL = {"type": Blank(f"{', '.join(_OTHERS)} or {_LAST}")}
-_BUDGET_TO_FILL = {
+BUDGET_TO_FILL = {
     "epsilon": Blank("total for everything in the run, e.g. 1"),
     "delta": Blank("well below 1 / rows, e.g. 1e-6 for 50000 rows"),
 }
@@ -99,21 +103,16 @@ def draft_spec(
         unit = ask_unit(ask, header.names)
     elif column := likely_id(header.names):
         unit = {"kind": "id", "column": column} | _ID_TO_FILL
-    known = _ROWS_TO_FILL if rows is None else {"kind": "approximate", "value": rows}
-    stated: Mapping[str, Any] = ask_rows(ask, unit, known=rows) if ask else known
-    count = stated["value"] if isinstance(stated["value"], int) else None
+    stated = rows_of(ask, unit, rows)
     texts = codebook.missing_values if codebook else ()
     if ask and header.kind == "csv" and not codebook:
         texts = answer(ask, MISSING)
-    columns, dropped = _columns(header, unit.get("column"), ask, codebook)
+    columns, dropped = columns_of(header, unit.get("column"), ask, codebook)
     source = header.source(named, dropped)
     if header.kind == "csv":
         source["missing_values"] = ["", *texts]
     about = ask_about(ask) if ask else {}
-    delta = {} if count is None else {"delta": float(suggested_delta(count))}
-    budget = ask_budget(ask, int(stated["value"])) if ask else _BUDGET_TO_FILL | delta
-    told = {} if ask else remarks(header.names)
-    unfinished = [name for name, entry in columns.items() if Blank in map(type, entry.values())]
+    budget = budget_of(ask, stated)
     return written(
         "draft",
         id=slug_of(named) if named else Blank("a name of the table, e.g. clinic"),
@@ -123,26 +122,50 @@ def draft_spec(
         missing_values=source.get("missing_values"),
         unit=unit,
         rows=stated,
-        count=count,
-        sketches=_sketches(),
+        count=stated["value"] if isinstance(stated["value"], int) else None,
+        sketches=sketches(),
         from_codebook=codebook is not None,
-        types_of=TYPES_OF[header.kind] if header.types else None,
+        types_of=header.types_of,
         columns=columns,
-        told={name: told[name].text for name in unfinished if name in told},
+        told={} if ask else header.told(columns),
         budget=budget,
     )
 
 
-def _columns(
-    header: Header, unit: str | None, ask: Ask | None, codebook: Codebook | None
+def rows_of(ask: Ask | None, unit: Mapping[str, Any], rows: int | None) -> Mapping[str, Any]:
+    """The number of rows that the `unit` leaves, asked for, or `rows`, or to be filled in."""
+    if ask:
+        return ask_rows(ask, unit, known=rows)
+    return ROWS_TO_FILL if rows is None else {"kind": "approximate", "value": rows}
+
+
+def budget_of(ask: Ask | None, rows: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Epsilon and delta for so many rows: asked for, or to be filled in, but for what rows say."""
+    if ask:
+        return ask_budget(ask, int(rows["value"]))
+    if isinstance(rows["value"], Blank):
+        return BUDGET_TO_FILL
+    return BUDGET_TO_FILL | {"delta": float(suggested_delta(rows["value"]))}
+
+
+def columns_of(
+    header: Header,
+    unit: str | None,
+    ask: Ask | None,
+    codebook: Codebook | None,
+    *,
+    table: str = "",
+    order: str = "",
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """The entries of columns, and the names of those that are dropped.
 
     A code book's columns that identify somebody are dropped, whatever their type. The column
-    `unit`, which has ids, is neither.
+    `unit`, which has ids, is neither. Of linked tables `table` is named in questions, and `order`
+    is the column that orders visits, of which each has one.
     """
     columns, dropped = dict[str, dict[str, Any]](), list[str]()
     described, told = codebook.of(header.names) if codebook else {}, remarks(header.names)
+    told = {n: r for n, r in told.items() if not table or r.kind in OF_ONE_VALUE}
     modelled = [name for name in header.names if name != unit]
     for nth, name in enumerate(modelled, start=1):
         known = described.get(name)
@@ -151,8 +174,16 @@ def _columns(
             entry = None
         elif ask:
             typed = header.types.get(name)
-            place = f"({nth} of {len(modelled)}) "
-            entry = ask_column(ask, name, entry, place=place, typed=typed, remark=told.get(name))
+            place = f"{table}({nth} of {len(modelled)}) "
+            entry = ask_column(
+                ask,
+                name,
+                (entry or {}) | {"missing": False} if name == order else entry,
+                place=place,
+                typed=typed,
+                remark=told.get(name),
+                types=ORDERS if name == order else TYPE.allowed,
+            )
         if entry is None:
             dropped.append(name)
         else:
@@ -222,6 +253,19 @@ class Header:
         odd = f"{json.dumps(self.delimiter)} parts fields: no comma, semicolon, tab or bar does"
         told = {odd: self.delimiter in (":", " "), DECIMAL: self.decimal_unknown}
         return (*self.notes, *(note for note, holds in told.items() if holds))
+
+    @property
+    def types_of(self) -> str | None:
+        """Whose types these are, in words, where there are some."""
+        return TYPES_OF[self.kind] if self.types else None
+
+    def told(
+        self, columns: Mapping[str, Mapping[str, Any]], kinds: Sequence[str] = ()
+    ) -> dict[str, str]:
+        """What names tell of columns that are still to be filled in; of `kinds` alone, if given."""
+        found = remarks(self.names)
+        left = [n for n, own in columns.items() if n in found and Blank in map(type, own.values())]
+        return {n: found[n].text for n in left if not kinds or found[n].kind in kinds}
 
     def source(self, path: Path | None, drop: Sequence[str] = ()) -> dict[str, Any]:
         """The `source` section of a spec; `drop` names further columns, as the spec calls them."""

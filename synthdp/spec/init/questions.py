@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Protocol, TypeVar
@@ -69,6 +69,25 @@ EPSILON = Question(
     default="1",
 )
 DELTA = Question("delta", "Delta, well below 1 / rows?")
+PERSON = Question(
+    "meaning",
+    "One person with all rows of both tables is protected. What is that, e.g. one patient with all"
+    " stays?",
+    needed=True,
+)
+PERSONS = Question("persons", "Which table has one row for each person?")
+KEY = Question(
+    "key",
+    "which column holds the person's id? It is neither modelled nor released.",
+)
+ORDER = Question("order", "which column puts a person's rows in order: a date, or a whole number?")
+AT_MOST = Question(
+    "at_most",
+    "of each person the first rows are kept, at most how many? Noise grows with it; choose from"
+    " what is known of the process",
+    Annotated[Whole, Field(ge=2, le=64)],
+)
+NUMBER = replace(ROWS, text="How many persons are there, as a constant that may be published?")
 ABOUT = (
     Question(
         "description",
@@ -92,6 +111,8 @@ DECIMAL = Question(
     "decimal", "What stands before the decimals of numbers?", allowed=(".", ","), default="."
 )
 TYPE = Question("type", "which type?", allowed=(*COLUMN_TYPES, DROP))
+ORDERS = ("datetime", "integer")
+"""Types of a column that orders visits."""
 MAY_MISS = Question("missing", "may values be missing?", allowed=("yes", "no"), default="no")
 HOLDS = Question("description", "what does it hold, in a few words (none: empty)?", default="")
 
@@ -117,9 +138,35 @@ def ask_unit(ask: Ask, names: tuple[str, ...]) -> dict[str, Any]:
     return {"kind": kind, **{q.field: answer(ask, q) for q in questions}}
 
 
+def ask_linked(
+    ask: Ask, names: Mapping[str, tuple[str, ...]], dates: Mapping[str, Collection[str]]
+) -> dict[str, Any]:
+    """Of two linked tables, with the names of their columns: what one person is, under `meaning`;
+    which table has `persons` and which `visits`, the `key` of each, and the visits' `order` and
+    `at_most`. Columns in `dates` of a table are known to be such.
+    """
+    said: dict[str, Any] = {"meaning": answer(ask, PERSON)}
+    first, second = names
+    persons = answer(ask, replace(PERSONS, allowed=(first, second), default=first))
+    visits = second if persons == first else first
+    keys = dict[str, str]()
+    for table in (persons, visits):
+        same = keys.get(persons) if keys.get(persons) in names[table] else likely_id(names[table])
+        question = replace(KEY, allowed=names[table], default=same)
+        keys[table] = answer(ask, question, f"{table}: ")
+    others = tuple(name for name in names[visits] if name != keys[visits])
+    timed = [name for name in others if name in dates[visits]]
+    order = replace(ORDER, allowed=others, default=timed[0] if len(timed) == 1 else None)
+    said |= {"persons": persons, "visits": visits, "key": keys}
+    said["order"] = answer(ask, order, f"{visits}: ")
+    return said | {"at_most": answer(ask, AT_MOST, f"{visits}: ")}
+
+
 def ask_rows(ask: Ask, unit: Mapping[str, Any], *, known: int | None = None) -> dict[str, Any]:
     """The `rows` section, of what the `unit` leaves; a number that is `known` is not asked for."""
     kind, question = answer(ask, KIND_OF_ROWS), ROWS
+    if unit["kind"] == "person":
+        question = NUMBER
     if unit["kind"] == "id":
         few = "as many as ids" if unit["max_rows"] == 1 else f"at most {unit['max_rows']} of each"
         question = replace(ROWS, text=USED_ROWS.format(few))
@@ -147,22 +194,24 @@ def ask_column(
     place: str = "",
     typed: Mapping[str, Any] | None = None,
     remark: Remark | None = None,
+    types: tuple[str, ...] = TYPE.allowed,
 ) -> dict[str, Any] | None:
     """One entry of `columns`, or None for a column that is dropped.
 
     `known` is what a code book says; only what it leaves to be filled in is asked for. `typed` is
     what the file's own types say, which is offered. `remark` is told with the first question, and
-    `place`, which column of how many it is, with each. A column is asked from the start where the
-    answers do not fit together.
+    `place`, which column of how many it is, with each. Only `types` may be answered. A column is
+    asked from the start where the answers do not fit together.
     """
     stated = {key: value for key, value in (known or {}).items() if not isinstance(value, Blank)}
-    if stated and stated == known:
+    if "type" in stated and stated == known:
         return stated
     kind, typed = stated.get("type"), typed or {}
     if not kind:
         told = f"{name}: {remark.text}\n" if remark else ""
-        likely = DROP if is_id(name) else typed.get("type")
-        kind = answer(ask, replace(TYPE, default=likely), f"{told}{place}{name}: ")
+        likely = DROP if is_id(name) and DROP in types else typed.get("type")
+        asked = replace(TYPE, allowed=types, default=likely if likely in types else None)
+        kind = answer(ask, asked, f"{told}{place}{name}: ")
     if kind == DROP:
         return None
     if kind == typed.get("type"):

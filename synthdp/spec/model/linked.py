@@ -31,6 +31,7 @@ from synthdp.spec.model.dataset import (
     OUT_OF_DOMAIN,
     Compute,
     CsvSource,
+    DataFrameSource,
     DeclaredRows,
     Described,
     OutOfDomain,
@@ -53,7 +54,7 @@ STEPS = ("end", "gap")
 
 ARROW = {"pattern": r"^.*\S.*->.*\S.*$"}
 
-LinkedSource = Annotated[CsvSource | ParquetSource, Field(discriminator="kind")]
+LinkedSource = Annotated[CsvSource | ParquetSource | DataFrameSource, Field(discriminator="kind")]
 _RESOLUTION = re.compile(r"([1-9]\d{0,8})(?: (day|hour|minute|second)s?)?")
 
 

@@ -171,6 +171,12 @@ def engine_of(source: Source, compute: Compute) -> EngineName:
     return "arrow" if away else "memory"
 
 
+def linked_engine(spec: LinkedSpec) -> EngineName:
+    """The engine that reads both tables: arrow where one of them needs it."""
+    found = {engine_of(table.source, spec.compute) for table in spec.dataset.tables.values()}
+    return found.pop() if len(found) == 1 else "arrow"
+
+
 def counts_only(spec: ReleaseSpec) -> bool:
     """Whether the engine gives counts, and never a row."""
     return engine_of(spec.dataset.source, spec.compute) == "sql"

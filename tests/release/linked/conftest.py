@@ -155,3 +155,27 @@ def problems(bundle: Path, *, mended: bool = True) -> str:
         names = [line.split("  ")[1] for line in (bundle / SUMS).read_text().splitlines()]
         (bundle / SUMS).write_text("".join(f"{sha256(bundle / n)}  {n}\n" for n in names))
     return "\n".join(inspect_bundle(bundle).problems)
+
+
+def write_hospital(folder: Path, *, patients: int = 8000) -> None:
+    """`patients.csv` and `stays.csv` of the guide's hospital."""
+    rng, epoch = np.random.default_rng(2), pd.Timestamp("1970-01-01")
+    keys = [f"h{i}" for i in rng.permutation(90_000)[:patients]]
+    many = rng.integers(1, 15, patients)
+    owner = np.repeat(np.arange(patients), many)
+    day = epoch + pd.to_timedelta(rng.integers(16_436, 19_900, len(owner)), "D")
+    last = pd.Series(day).groupby(owner).max()
+    people = pd.DataFrame(
+        {
+            "patient": keys,
+            "sex": rng.choice(["F", "M"], patients),
+            "born": epoch + pd.to_timedelta(rng.integers(-18_000, 9_000, patients), "D"),
+            "smoker": rng.choice(["never", "former", "current"], patients),
+            "died": last.where(rng.random(patients) < 0.2),
+        }
+    )
+    people.to_csv(folder / "patients.csv", index=False, date_format="%Y-%m-%d")
+    stays = pd.DataFrame({"patient": np.array(keys)[owner], "day": day})
+    stays["stage"] = rng.integers(0, 4, len(owner))
+    stays["drug"] = rng.choice(["no", "yes"], len(owner))
+    stays.to_csv(folder / "stays.csv", index=False, date_format="%Y-%m-%d")

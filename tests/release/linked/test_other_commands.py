@@ -14,7 +14,8 @@ from synthdp.cli.main import app
 from synthdp.errors import SpecError, SynthdpError, VerifyError
 from synthdp.release.linked import planned_linked
 from synthdp.spec.load.loader import linked_in
-from tests.release.linked.conftest import spec_at, write_spec
+from synthdp.verify.checks import verify_bundle
+from tests.release.linked.conftest import spec_at, write_hospital, write_spec
 
 OF_SPEC = (
     "plan SPEC --rehearse",
@@ -94,8 +95,18 @@ def test_the_road_by_commands(ward: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_python_refuses(made: Path, tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="linked"):
-        synthdp.Spec.load(write_spec(tmp_path))
+    spec = synthdp.Spec.load(write_spec(tmp_path))
+    for ask in (
+        lambda: spec.content,
+        lambda: spec.columns,
+        spec.inspect,
+        lambda: synthdp.audit_release(spec),
+        lambda: spec.release(attack="later"),
+        lambda: spec.release(accept_refusals=True),
+        lambda: spec.plan(rehearse=True),
+    ):
+        with pytest.raises(SynthdpError, match="linked"):
+            ask()
     with pytest.raises((SpecError, VerifyError)):
         synthdp.Bundle(made).table()
 
@@ -109,8 +120,34 @@ def test_a_spec_of_other_words_is_planned_alike(tmp_path: Path, change: dict[str
     assert plans[0] == plans[1]
 
 
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "visits.md"
+
+
+def in_guide(language: str) -> list[str]:
+    found: list[str] = re.findall(
+        rf"^```{language}\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL
+    )
+    return found
+
+
 def test_the_guide_has_a_spec_that_is_valid() -> None:
-    page = Path(__file__).parents[3] / "docs" / "guides" / "visits.md"
-    (text,) = re.findall(r"^```yaml\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    (text,) = in_guide("yaml")
     spec = linked_in(text, path="hospital.yaml")
     assert spec is not None and spec.dataset.visits.at_most == 12
+
+
+@pytest.mark.check
+def test_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a hospital of its own, at its own budget."""
+    monkeypatch.chdir(tmp_path)
+    write_hospital(tmp_path)
+    (text,) = in_guide("yaml")
+    Path("hospital.yaml").write_text(text)
+    for line in "".join(in_guide("sh")).splitlines():
+        done = CliRunner().invoke(app, line.split()[1:])
+        assert done.exit_code == 0, (line, done.output, done.exception)
+    assert "path: stays.csv" in Path("draft.yaml").read_text()
+    scope: dict[str, Any] = {}
+    for block in in_guide("python"):
+        exec(block, scope)
+    assert len(scope["both"]) > 0 and verify_bundle(scope["done"].bundle.path).ok

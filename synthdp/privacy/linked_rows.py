@@ -1,0 +1,164 @@
+"""Rows of persons and of visits as levels and dates, each row by itself, whatever file it is of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import EncodedColumn, encode, read_values
+from synthdp.data.visits import CodedVisits, Floats, Positions, VisitFrame, first_visits
+
+Cells: TypeAlias = pd.DataFrame | pa.RecordBatch
+Levels = npt.NDArray[np.unsignedinteger[Any]]
+Encoded = Mapping[str, EncodedColumn]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What does not fit in the rows of a table: misfits by column, and rows without an id
+    (confidential).
+    """
+
+    columns: Encoded
+    without_id: int
+
+    @classmethod
+    def of(cls, encoded: Encoded, without_id: int) -> Found:
+        """Of some rows, without their levels."""
+        nothing = np.zeros(0, np.uint16)
+        told = {n: replace(own, codes=nothing, numbers=None) for n, own in encoded.items()}
+        return cls(told, without_id)
+
+    @classmethod
+    def joined(cls, found: Sequence[Found]) -> Found:
+        """Of the rows of several."""
+        kinds = ("wrong_type", "outside", "unexpected_missing")
+        told = {
+            name: replace(
+                own, **{k: sum(getattr(other.columns[name], k) for other in found) for k in kinds}
+            )
+            for name, own in found[0].columns.items()
+        }
+        return cls(told, sum(other.without_id for other in found))
+
+
+@dataclass(frozen=True, repr=False)
+class PersonRows:
+    """Rows of persons: the number of each one's key, the levels that are modelled, and dates, NaN
+    where there is none.
+    """
+
+    units: Positions
+    codes: Levels
+    births: Floats | None
+    deaths: Floats | None
+
+    def __repr__(self) -> str:
+        return "<PersonRows>"
+
+    @classmethod
+    def of(
+        cls, frame: VisitFrame, domain: Domain, cells: Cells, units: Positions
+    ) -> tuple[PersonRows, Encoded]:
+        """The rows of some cells, and what each column came to."""
+        codes, encoded = encode(domain, cells)
+
+        def dates(name: str | None) -> Floats | None:
+            if name is None:
+                return None
+            found, column = encoded[name].numbers, domain[name]
+            assert found is not None
+            missing = codes[:, domain.index(name)] == column.missing_level
+            return np.where(missing if column.missing else False, np.nan, found)
+
+        births = dates(frame.birth.name if frame.birth else None)
+        deaths = dates(frame.death.name if frame.death else None)
+        modelled = codes[:, [domain.index(c.name) for c in frame.columns.columns]]
+        return cls(units, modelled, births, deaths), encoded
+
+    @classmethod
+    def joined(cls, found: Sequence[PersonRows]) -> PersonRows:
+        """The rows of several."""
+        dates = [
+            None if getattr(found[0], name) is None else np.concatenate(own)
+            for name in ("births", "deaths")
+            for own in [[getattr(rows, name) for rows in found]]
+        ]
+        units, codes = ([getattr(rows, name) for rows in found] for name in ("units", "codes"))
+        return cls(np.concatenate(units), np.concatenate(codes), *dates)
+
+    def one_each(self) -> PersonRows:
+        """One row for each key, by its number: the first by its own levels and dates, never by its
+        place in the file.
+        """
+        fields = [dates for dates in (self.deaths, self.births) if dates is not None]
+        order = np.lexsort((*fields, *self.codes.T[::-1], self.units))
+        one = order[np.diff(self.units[order], prepend=-1) > 0]
+        births, deaths = (
+            None if dates is None else dates[one] for dates in (self.births, self.deaths)
+        )
+        return PersonRows(self.units[one], self.codes[one], births, deaths)
+
+
+@dataclass(frozen=True, repr=False)
+class VisitRows:
+    """Visits with a date and a person: the person's position, the date inside the study, levels."""
+
+    owner: Positions
+    when: Floats
+    codes: Levels
+
+    def __repr__(self) -> str:
+        return "<VisitRows>"
+
+    @classmethod
+    def of(
+        cls, frame: VisitFrame, domain: Domain, cells: Cells, owner: Positions
+    ) -> tuple[VisitRows, Encoded]:
+        """The rows of some cells that have a date and an owner, which is below 0 where there is
+        none; and what each column came to, a missing date not counted.
+        """
+        codes, encoded = encode(domain, cells)
+        when = read_values(frame.order, cells[frame.order.name]).numbers
+        kept = (owner >= 0) & ~np.isnan(when)
+        inside = np.clip(when[kept], frame.order.lower, frame.until)
+        places = [domain.index(c.name) for c in frame.of_visits.columns]
+        undated = replace(encoded[frame.order.name], unexpected_missing=0)
+        told = {**encoded, frame.order.name: undated}
+        return cls(owner[kept], inside, codes[kept][:, places]), told
+
+    @classmethod
+    def joined(cls, found: Sequence[VisitRows]) -> VisitRows:
+        """The rows of several."""
+        return cls(
+            *(
+                np.concatenate([getattr(rows, name) for rows in found])
+                for name in ("owner", "when", "codes")
+            )
+        )
+
+    def first(self, most: int) -> VisitRows:
+        """The first `most` of each person, by person and in their order.
+
+        [Derived here: visits have a total order, up to such as are equal in all that is kept. So
+        the first of a union are the first of each part's first, in whatever order the parts come:
+        it may be cut part by part.]
+        """
+        kept, _ = first_visits(most, self.owner, self.when, self.codes)
+        return VisitRows(self.owner[kept], self.when[kept], self.codes[kept])
+
+
+def coded(persons: PersonRows, visits: VisitRows) -> CodedVisits:
+    """Both, one row for each person."""
+    codes: Any = persons.codes
+    levels: Any = visits.codes
+    return CodedVisits(
+        codes, levels, visits.owner, visits.when, births=persons.births, deaths=persons.deaths
+    )
