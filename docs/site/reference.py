@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from synthdp.spec.load.yaml_tree import plain
 from synthdp.spec.model import LinkedSpec, ReleaseSpec
 from synthdp.spec.model.linked import PersonsTable, VisitsTable
-from synthdp.spec.schema import json_schema
+from synthdp.spec.writing import json_schema
 
 HEAD = """# Spec reference
 

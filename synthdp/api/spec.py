@@ -129,7 +129,7 @@ class Spec:
             lower: !fill_in "the least value allowed: public knowledge, not the least in the table"
         ...
         """
-        from synthdp.spec.init.draft import draft_spec
+        from synthdp.spec.draft import draft_spec
 
         return draft_spec(dtypes, ask=None, rows=rows)
 

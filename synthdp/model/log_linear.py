@@ -33,8 +33,7 @@ from scipy.special import softmax
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.graph.margins import Floats, Probabilities
 from synthdp.graph.predict import PairTables, fitted_to_margins
-from synthdp.model.ancestral import causal_order
-from synthdp.model.architecture import DECODE_LEVELS, Architecture
+from synthdp.model.ancestral import DECODE_LEVELS, Architecture, causal_order
 from synthdp.model.interactions import Together
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 

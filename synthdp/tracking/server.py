@@ -34,8 +34,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 from synthdp.errors import OutputError
 from synthdp.spec.addresses import check_uri, reason, shown_address, sqlite_file, store_address
 from synthdp.spec.model import ReleaseSpec, Tracking
-from synthdp.tracking.note import run_path, view_path
-from synthdp.tracking.store import check_database
+from synthdp.tracking.store import check_database, run_path, view_path
 
 USER = "steward"
 START_SECONDS = 90

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from synthdp.graph.ci_tests.mantel_haenszel import (
+from synthdp.graph.chi_square import (
     Tables,
     mixture_of,
 )

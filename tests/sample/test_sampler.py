@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, SpecError
 from synthdp.graph.level_groups import LevelLaw
-from synthdp.model.architecture import Architecture
+from synthdp.model.ancestral import Architecture
 from synthdp.model.constraints import Constraints
 from synthdp.model.network import CausalVae
 from synthdp.model.synthesizer import Synthesizer, arrays

@@ -21,7 +21,8 @@ from synthdp.errors import GateError, OutputError
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
 from synthdp.tracking.mlflow_run import Tracker, log_tags, tracker
-from synthdp.tracking.note import (
+from synthdp.tracking.store import (
+    OPEN_SECONDS,
     VIEW_COLUMNS,
     VIEW_TAG,
     AttackOutcome,
@@ -29,7 +30,6 @@ from synthdp.tracking.note import (
     note,
     view_path,
 )
-from synthdp.tracking.store import OPEN_SECONDS
 
 pytestmark = pytest.mark.check
 

@@ -30,8 +30,7 @@ from synthdp.data.basis import POINTS, KernelGrid
 from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.knowledge import Knowledge, Pair
-from synthdp.graph.meek import meek
+from synthdp.graph.knowledge import Knowledge, Pair, meek
 from synthdp.privacy.mechanisms.anm import CELLS, NoisyPair, NoisyScores, OrientationBudget, Score
 from synthdp.privacy.plan import MechanismFactory, graph_purpose, needed
 from synthdp.privacy.private import Released

@@ -11,9 +11,9 @@ from typing import Any
 from synthdp.spec.addresses import is_pattern, is_url
 from synthdp.spec.checks import budget, columns, dataset
 from synthdp.spec.checks.checks import traps
+from synthdp.spec.checks.columns import is_id
 from synthdp.spec.checks.graph import MAX_ARROWS
-from synthdp.spec.checks.telling_names import is_id
-from synthdp.spec.expressions.nodes import ALLOWED_RULES, Node, parse_arrow, parse_node, parse_rule
+from synthdp.spec.expressions.parsed import ALLOWED_RULES, Node, parse_arrow, parse_node, parse_rule
 from synthdp.spec.load.wording import Loc, SpecMistake, nearest, stated
 from synthdp.spec.model import Boolean, Dataset, IdUnit, Integer, Ordinal, Privacy, ReleaseSpec
 from synthdp.spec.model.columns import Datetime, derived_of
