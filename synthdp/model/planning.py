@@ -27,10 +27,6 @@ from synthdp.spec.model import IdUnit, ReleaseSpec
 from synthdp.spec.model.evaluation import number_bounds
 from synthdp.spec.model.rules import counts_only, summed_numbers
 
-MOST = 0.1
-"""Half ranges by which noise may move the mean of an average group, at 95%: wider, the levels of a
-number tell as much."""
-
 
 def moments_round(spec: ReleaseSpec, domain: Domain) -> Callable[[float], ProductSums] | None:
     """How the moments are measured, if the spec has them measured."""
@@ -53,11 +49,14 @@ def moment_sums(spec: ReleaseSpec, domain: Domain, *, noise: float = 1.0) -> Pro
     return ProductSums(domain, Arm(), numbers, (*alone, *by_level), noise, apart=True)
 
 
-def _groups(spec: ReleaseSpec, domain: Domain, numbers: int) -> list[str]:
+def _groups(
+    spec: ReleaseSpec, domain: Domain, numbers: int, *, half_ranges: float = 0.1
+) -> list[str]:
     """The columns by whose levels numbers are added up: targets first, then those of few levels.
 
-    Each makes the noise of all others larger: none is taken that would hide the mean of an average
-    group of any.
+    Each makes the noise of all others larger: none is taken by which noise would move the mean of
+    an average group of any by more than `half_ranges`, at 95%: wider, the levels of a number tell
+    as much.
     """
     unit = spec.dataset.privacy_unit.max_rows / share_mu(spec, spec.privacy.shares.moments)
     rows, products = expected_fit_rows(spec), 2 * numbers
@@ -66,10 +65,9 @@ def _groups(spec: ReleaseSpec, domain: Domain, numbers: int) -> list[str]:
     for column in sorted(domain.columns, key=lambda c: (c.name not in targets, c.levels)):
         noise = unit * math.sqrt((3 + len(chosen)) * numbers)
         levels = max(most, column.levels)
-        within = 2 * noise * levels <= MOST * rows and products + numbers * column.levels <= (
-            MAX_PRODUCTS
-        )
-        if not column.ranged and within:
+        clear = 2 * noise * levels <= half_ranges * rows
+        fits = products + numbers * column.levels <= MAX_PRODUCTS
+        if not column.ranged and clear and fits:
             chosen.append(column.name)
             most, products = levels, products + numbers * column.levels
     return chosen

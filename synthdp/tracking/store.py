@@ -39,8 +39,18 @@ from synthdp.spec.model import Column, ReleaseSpec, derived_of
 
 T = TypeVar("T")
 
-ANSWER_SECONDS = 10  # that a server may take for one answer; it is asked once
-OPEN_SECONDS = 10.0  # for which a file is tried that another release may be making
+
+@dataclass(frozen=True)
+class Patience:
+    """Seconds that a server may take for one `answer`, for which it is asked once; and for which a
+    file is tried to be `opened` that another release may be making.
+    """
+
+    answer: int = 10
+    opened: float = 10.0
+
+
+PATIENCE = Patience()
 LOUD = ("mlflow", "alembic", "urllib3", "requests", "botocore", "sqlalchemy")
 
 
@@ -53,7 +63,7 @@ def opened(uri: str, find: Callable[[Any], T]) -> tuple[Any, T]:
         OutputError: from `find`.
         Exception: as the client, a database or a network has it.
     """
-    client, file, end = client_class(), sqlite_file(uri), time.monotonic() + OPEN_SECONDS
+    client, file, end = client_class(), sqlite_file(uri), time.monotonic() + PATIENCE.opened
     with quiet():
         check_database(uri)
         while True:
@@ -163,7 +173,7 @@ def client_class() -> Any:
     }
     # MLflow would try for many minutes. What the steward has set stays.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", str(ANSWER_SECONDS))
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", str(PATIENCE.answer))
     with quiet():
         from mlflow.tracking import MlflowClient
 
@@ -181,7 +191,7 @@ def check_database(uri: str) -> None:
     import sqlalchemy as sa
 
     known = uri.startswith(("postgres", "mysql", "mariadb"))
-    waits = {"connect_timeout": ANSWER_SECONDS} if known else {}
+    waits = {"connect_timeout": PATIENCE.answer} if known else {}
     engine = sa.create_engine(uri, poolclass=sa.pool.NullPool, connect_args=waits)
     with engine.connect():
         engine.dispose()

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from synthdp.errors import SpecError, SpecProblem
@@ -37,12 +38,22 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-UNIFORM_ROWS = 50_000
+@dataclass(frozen=True)
+class DrawnRows:
+    """How constraints are judged: by so many `rows` of the declared domain; a set of them fails
+    where at least `convincing` rows fulfil all but one, and none that one: surely fewer than a
+    hundredth do.
+    """
+
+    rows: int = 50_000
+    convincing: int = 1000
+
+
+DRAWN = DrawnRows()
 COMPUTED = (
     "take one column out of the model and have it computed from the others, e.g. `after: {type:"
     ' number, derived: "before + change", ...}`'
 )
-CONVINCING = 1000  # rows that fulfil the others and not this one: surely fewer than a hundredth do
 
 
 def impossible(spec: ReleaseSpec) -> Iterator[SpecMistake]:
@@ -76,7 +87,7 @@ def impossible(spec: ReleaseSpec) -> Iterator[SpecMistake]:
         message = "is an equation between numbers, which drawn rows fulfil by chance alone"
         yield SpecMistake(("constraints", i), f"{readable[i].text!r}: {message}", COMPUTED)
         del holds[i]
-    no_row = f"none of {UNIFORM_ROWS:,} rows drawn uniformly from the declared domain fulfils it"
+    no_row = f"none of {DRAWN.rows:,} rows drawn uniformly from the declared domain fulfils it"
     for i in [i for i, rows in holds.items() if not rows.any()]:
         hint = (
             "rows that violate a constraint are drawn again until enough fulfil it: loosen it, or"
@@ -101,7 +112,7 @@ def _computed(
     column = spec.columns[name]
     computed, _ = calculation(derived_of(column) or "", spec.columns)
     if computed is None or not isinstance(column, Ranged):
-        return np.full(UNIFORM_ROWS, np.nan)
+        return np.full(DRAWN.rows, np.nan)
     day = 1.0 if column.step_seconds is None else column.step_seconds / 86_400
     numbers = computed.value(values)
     ends = column.number(column.lower) * day, column.number(column.upper) * day
@@ -109,12 +120,12 @@ def _computed(
 
 
 def _drawn(column: Column, rng: np.random.Generator) -> npt.NDArray[np.float64]:
-    """`UNIFORM_ROWS` values as constraints read them, uniform over levels and inside bins."""
+    """`DRAWN.rows` values as constraints read them, uniform over levels and inside bins."""
     import numpy as np
 
     if not isinstance(column, Ranged):
         categories = len(column.labels)
-        levels = rng.integers(categories + column.missing, size=UNIFORM_ROWS).astype(np.float64)
+        levels = rng.integers(categories + column.missing, size=DRAWN.rows).astype(np.float64)
         return np.where(levels == categories, np.nan, levels)
     lower, upper, *others = map(
         column.number, (column.lower, column.upper, *column.spikes, *(column.edges or ()))
@@ -122,9 +133,9 @@ def _drawn(column: Column, rng: np.random.Generator) -> npt.NDArray[np.float64]:
     spikes, edges = np.array(others[: len(column.spikes)]), np.array(others[len(column.spikes) :])
     stop = upper if column.continuous else upper + 1
     ends = np.append(edges, stop) if len(edges) else np.linspace(lower, stop, column.bins + 1)
-    level = rng.integers(len(spikes) + len(ends) - 1 + column.missing, size=UNIFORM_ROWS)
+    level = rng.integers(len(spikes) + len(ends) - 1 + column.missing, size=DRAWN.rows)
     inside = np.clip(level - len(spikes), 0, len(ends) - 2)
-    drawn = ends[inside] + rng.random(UNIFORM_ROWS) * np.diff(ends)[inside]
+    drawn = ends[inside] + rng.random(DRAWN.rows) * np.diff(ends)[inside]
     if isinstance(column, Number):
         drawn = np.clip(np.round(drawn, column.decimals), lower, upper)
     else:
@@ -146,7 +157,7 @@ def _conflicts(holds: npt.NDArray[np.bool_]) -> Iterator[Sequence[int]]:
     both = holds.astype(np.float32) @ holds.T.astype(np.float32)
     left = list(range(len(holds)))
     for i, j in np.argwhere(np.triu(both == 0)):
-        if max(counts[i], counts[j]) >= CONVINCING:
+        if max(counts[i], counts[j]) >= DRAWN.convincing:
             yield int(i), int(j)
             left = [k for k in left if k != j]
     while not holds[left].all(0).any():
@@ -157,7 +168,10 @@ def _conflicts(holds: npt.NDArray[np.bool_]) -> Iterator[Sequence[int]]:
                 if not holds[[c for c in core if c != k]].all(0).any()
                 else core
             )
-        if max(int(holds[[c for c in core if c != k]].all(0).sum()) for k in core) < CONVINCING:
+        if (
+            max(int(holds[[c for c in core if c != k]].all(0).sum()) for k in core)
+            < DRAWN.convincing
+        ):
             return
         yield core
         left = [k for k in left if k != core[-1]]

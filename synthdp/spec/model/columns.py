@@ -484,7 +484,6 @@ class Boolean(Mapped):
 
 # --- text code ---
 
-MAX_LEVELS = 4096
 Codes = Annotated[
     tuple[Category, ...],
     Field(min_length=1, max_length=100_000),
@@ -527,12 +526,12 @@ class TextCode(ColumnBase):
 
     @model_validator(mode="after")
     def _prefixes(self) -> TextCode:
-        longest, labels = max(map(len, self.codes)), self.labels
+        longest, labels, most = max(map(len, self.codes)), self.labels, 4096
         if self.prefix > longest:
             raise wrong(("prefix", f"got {self.prefix}, and no code has more than {longest}"))
         pair, formula = alike(labels), next(filter(starts_formula, labels), None)
-        if len(labels) > MAX_LEVELS:
-            message = f"codes with {len(labels):,} different prefixes; at most {MAX_LEVELS:,} are"
+        if len(labels) > most:
+            message = f"codes with {len(labels):,} different prefixes; at most {most:,} are"
             raise wrong(("prefix", f"{message} levels of a column: use a shorter prefix"))
         if pair is not None:
             raise wrong(("prefix", f"{pair[0]!a} and {pair[1]!a} look the same and are not"))
