@@ -108,14 +108,6 @@ def plan_for(spec: ReleaseSpec, domain: Domain, *, like: ReleaseSpec | None = No
 # half and twice that, which is what `approximate` allows.
 
 
-DEVIATIONS = 4.0
-"""Standard deviations by which a total may lie outside.
-
-A total with normal noise is further off on the side that counts in 3.2e-5 of all releases whose
-table is at the limit; in fewer of others.
-"""
-
-
 @dataclass(frozen=True)
 class Total:
     """An estimate of the number of rows that the tables counted, and its standard deviation."""
@@ -142,7 +134,7 @@ def check_total(tables: Sequence[NoisyTable], spec: ReleaseSpec) -> list[str]:
     so that no total is too low.
 
     Raises:
-        WrongTableError: the total is more than `DEVIATIONS` beyond what `approximate` allows.
+        WrongTableError: the total is further beyond what `approximate` allows than `_slack`.
     """
     total, expected = noisy_total(tables), expected_fit_rows(spec)
     low = 0.0 if isinstance(spec.dataset.privacy_unit, IdUnit) else expected / 2
@@ -169,7 +161,11 @@ def check_total(tables: Sequence[NoisyTable], spec: ReleaseSpec) -> list[str]:
     return [f"{comparison}; noise, batch and steps were chosen for the declared number{left}"]
 
 
-def _slack(total: Total, spec: ReleaseSpec, rows: float) -> float:
-    """Largest deviation allowed of `rows`: the noise, and units that are held out together."""
+def _slack(total: Total, spec: ReleaseSpec, rows: float, *, deviations: float = 4.0) -> float:
+    """Largest deviation allowed of `rows`: the noise, and units that are held out together.
+
+    A total with normal noise is further off on the side that counts in 3.2e-5 of all releases whose
+    table is at the limit; in fewer of others.
+    """
     together = spec.evaluation.held_out * spec.dataset.privacy_unit.max_rows
-    return DEVIATIONS * math.hypot(total.deviation, math.sqrt(rows * together))
+    return deviations * math.hypot(total.deviation, math.sqrt(rows * together))

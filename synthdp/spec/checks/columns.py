@@ -22,9 +22,7 @@ from synthdp.spec.expressions.parsed import listed_names
 from synthdp.spec.load.wording import Loc, SpecMistake, claims, nearest
 from synthdp.spec.model import CONTROL, CsvSource, Edge, ReleaseSpec, derived_of, starts_formula
 from synthdp.spec.model.columns import Mapped
-from synthdp.spec.model.fields import alike
-
-MAX_LEVELS = 65_536  # the width of the one-hot row that the model reads
+from synthdp.spec.model.fields import MOST, alike
 
 
 def types(spec: ReleaseSpec) -> Iterator[SpecMistake]:
@@ -79,12 +77,11 @@ def names(spec: ReleaseSpec) -> Iterator[SpecMistake]:
 
 
 def levels(spec: ReleaseSpec) -> Iterator[SpecMistake]:
-    """All columns together have at most `MAX_LEVELS` levels."""
+    """All columns together have at most `MOST.levels` levels."""
     total = sum(column.level_count for column in spec.modelled.values())
-    if total > MAX_LEVELS:
-        message = (
-            f"all columns together have {total:,} levels; at most {MAX_LEVELS:,} fit into the model"
-        )
+    if total > MOST.levels:
+        have = f"all columns together have {total:,} levels"
+        message = f"{have}; at most {MOST.levels:,} fit into the model"
         yield SpecMistake(("columns",), message, "use fewer bins, or merge rare categories")
 
 

@@ -13,6 +13,7 @@ from annotated_types import Unit
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from synthdp.spec.model.fields import (
+    MOST,
     Flag,
     Model,
     Name,
@@ -137,9 +138,6 @@ class Privacy(Budget):
     ledger: str | None = LEDGER
 
 
-MAX_PARENTS = 16  # most parents that mode learn gives a column
-
-
 class Edge(Model):
     """Arrows from every name in `causes` to every name in `effects`; in YAML also "a, b -> c"."""
 
@@ -241,7 +239,7 @@ class Graph(Model):
     level: Annotated[Real, Field(gt=0, lt=1), Unit("probability")] = key(
         "family-wise level of the tests", 0.01, default=0.05
     )
-    max_parents: Annotated[Whole, Field(ge=1, le=MAX_PARENTS), Unit("columns")] = key(
+    max_parents: Annotated[Whole, Field(ge=1, le=MOST.parents), Unit("columns")] = key(
         "most parents that mode learn gives a column: the strongest, or of svt_pc and em_pc, which"
         " release no strength, the first",
         4,
