@@ -41,8 +41,7 @@ sections of its own: [linked tables](#linked-tables).
 
 LINKED_HEAD = """## Linked tables
 
-Persons and their visits, protected per person. So far `synthdp validate` reads such a spec, and no
-other command does. Its dataset has `tables`:
+[Persons and their visits](../guides/visits.md), protected per person. Its dataset has `tables`:
 
 ```yaml
 {example}
