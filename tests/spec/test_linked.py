@@ -14,7 +14,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from synthdp.api.spec import Spec
+from synthdp import Spec
 from synthdp.errors import SpecError
 from synthdp.spec.checks.linked import linked_traps
 from synthdp.spec.expressions.parsed import Node, parse_arrow, parse_node, parse_rule
