@@ -27,7 +27,7 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import EffectEstimand, ReleaseSpec
-from synthdp.spec.model.rules import ESTIMANDS_SHARE
+from synthdp.spec.model.rules import LEFT_OUT
 
 SPECS = Path(__file__).parents[1] / "specs"
 RESULTS = Path(__file__).parent / "results" / "estimands.csv"
@@ -41,15 +41,17 @@ EFFECTS = {
 
 
 def asked(base: ReleaseSpec, effects: Any, epsilon: float) -> ReleaseSpec:
-    """RAND HIE with these effects as estimands, for `ESTIMANDS_SHARE` of the budget."""
+    """RAND HIE with these effects as estimands, for `LEFT_OUT.estimands` of the budget."""
     estimands = tuple(
         EffectEstimand(
             kind="effect", treated=t, control=c, outcome="mdvis", adjust=(), clip=(0.0, CLIP)
         )
         for t, c in effects
     )
-    kept = {n: (1 - ESTIMANDS_SHARE) * part for n, part in base.privacy.shares.model_dump().items()}
-    shares = base.privacy.shares.model_copy(update={**kept, "estimands": ESTIMANDS_SHARE})
+    kept = {
+        n: (1 - LEFT_OUT.estimands) * part for n, part in base.privacy.shares.model_dump().items()
+    }
+    shares = base.privacy.shares.model_copy(update={**kept, "estimands": LEFT_OUT.estimands})
     privacy = base.privacy.model_copy(update={"epsilon": epsilon, "shares": shares, "cap": None})
     return base.model_copy(update={"estimands": estimands, "privacy": privacy})
 

@@ -13,7 +13,7 @@ from benchmarks.exact_tests import exact_kendall, exact_spearman
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.ci_tests.chi_square import Answer, Query, answers, mixture_of
+from synthdp.graph.chi_square import Answer, Query, answers, mixture_of
 from synthdp.graph.contrib.rank_pc import SETTINGS, Links, graph_of
 from synthdp.graph.knowledge import Knowledge
 from synthdp.privacy.table import count_tables

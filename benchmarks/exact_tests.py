@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm
 
-from synthdp.graph.ci_tests.chi_square import Answer
+from synthdp.graph.chi_square import Answer
 from synthdp.graph.contrib.rank_pc import rank_answer
 from synthdp.privacy.mechanisms.ranks import STEPS, kendall, spearman
 

@@ -14,7 +14,7 @@ from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.kinds.ranges import level_of
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
-from synthdp.spec.model.rules import ESTIMANDS_SHARE
+from synthdp.spec.model.rules import LEFT_OUT
 
 Floats = npt.NDArray[np.float64]
 Values = dict[str, Floats]
@@ -289,8 +289,8 @@ def spec_of(model: str, tables: str, *, rows: int, epsilon: float, holdout: floa
     elif tables == "pairs":
         privacy["shares"] = shares
     else:
-        kept = {name: (1 - ESTIMANDS_SHARE) * part for name, part in shares.items()}
-        privacy["shares"] = {**kept, "estimands": ESTIMANDS_SHARE}
+        kept = {name: (1 - LEFT_OUT.estimands) * part for name, part in shares.items()}
+        privacy["shares"] = {**kept, "estimands": LEFT_OUT.estimands}
         rest["estimands"] = [MODELS[model].effect]
     dataset = {
         "id": model,

@@ -31,7 +31,7 @@ from benchmarks.adult_protocol import split
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, decode, encode
 from synthdp.graph.causal import CausalGraph
-from synthdp.model.architecture import Architecture
+from synthdp.model.ancestral import Architecture
 from synthdp.model.fit import architecture_for
 from synthdp.model.network import CausalVae
 from synthdp.model.planning import plan_for

@@ -36,7 +36,7 @@ from benchmarks.pcd_published import pcd_independent
 from synthdp.data.basis import Basis
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import encode
-from synthdp.graph.ci_tests.chi_square import Answer, Query
+from synthdp.graph.chi_square import Answer, Query
 from synthdp.graph.contrib.rcit_pc import RCIT_PC, MomentTests, planned_moments
 from synthdp.graph.discovery.skeleton import pc_skeleton
 from synthdp.graph.knowledge import Knowledge

@@ -39,13 +39,6 @@ CHANCES: dict[str, tuple[float, str]] = {
     "privacy/test_sums.py": (1e-6, "4 KS tests at 1e-7"),
     "privacy/test_pair_table.py": (1e-6, "1 KS test at 1e-7"),
     "privacy/test_scores.py": (1e-6, "1 chi-square test at 1e-7, tripled"),
-    "privacy/test_hsic.py": (
-        2e-6,
-        (
-            "3 binomials (300, .05) within quantiles 1e-7 and 1 - 1e-7; one of (20, .05) above 9:"
-            " 1e-8; a power next to 1"
-        ),
-    ),
     "privacy/test_mechanisms.py": (
         1e-8,
         "deviations of 2000 draws and more within 15%: 9 standard deviations",

@@ -40,7 +40,7 @@ TABLE_READERS = {
     "synthdp/privacy/readers/files.py",
     "synthdp/privacy/engines/parts.py",
     "synthdp/privacy/readers/query.py",
-    "synthdp/spec/init/draft.py",
+    "synthdp/spec/draft.py",
     "synthdp/verify/content.py",
     "synthdp/verify/rewritten.py",
     "synthdp/bundle/table_files.py",

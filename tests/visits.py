@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from synthdp.spec.model.linked import LinkedSpec
+from synthdp.spec.model import LinkedSpec
 
 EDGES = [
     "visits[-1].stage, visits[-1].drug, persons.sex -> visits.stage",

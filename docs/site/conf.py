@@ -23,7 +23,7 @@ NAVIGATION = {
     "Hold a table": "steward running publishing guides/one-question guides/epsilon guides/graphs"
     " guides/size guides/several-rows guides/visits guides/gates guides/pipelines reference/spec",
     "Judge a release": "reviewer privacy-model threat-model known-limits advisories papers symbols",
-    "Use a bundle": "consumer inference gallery people-in-the-data",
+    "Use a bundle": "consumer inference gallery",
     "Evidence": "benchmarks benchmarks/tables benchmarks/graphs benchmarks/answers"
     " benchmarks/speed dashboard",
     "Inside": "architecture extending",

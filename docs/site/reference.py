@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from synthdp.spec.load.yaml_tree import plain
 from synthdp.spec.model import LinkedSpec, ReleaseSpec
 from synthdp.spec.model.linked import PersonsTable, VisitsTable
-from synthdp.spec.schema import json_schema
+from synthdp.spec.writing import json_schema
 
 HEAD = """# Spec reference
 
@@ -41,8 +41,7 @@ sections of its own: [linked tables](#linked-tables).
 
 LINKED_HEAD = """## Linked tables
 
-Persons and their visits, protected per person. So far `synthdp validate` reads such a spec, and no
-other command does. Its dataset has `tables`:
+[Persons and their visits](../guides/visits.md), protected per person. Its dataset has `tables`:
 
 ```yaml
 {example}

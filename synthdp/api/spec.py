@@ -151,8 +151,8 @@ class Spec:
             lower: !fill_in "the least value allowed: public knowledge, not the least in the table"
         ...
         """
-        from synthdp.spec.init.draft import draft_spec
-        from synthdp.spec.init.linked import draft_linked
+        from synthdp.spec.draft import draft_spec
+        from synthdp.spec.draft_linked import draft_linked
 
         if (
             isinstance(dtypes, dict)

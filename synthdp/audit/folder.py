@@ -31,7 +31,7 @@ from synthdp import __version__
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, disk_errors
 from synthdp.files import lock_file, read_text, write_whole
-from synthdp.graph.prediction_rounds import PREDICTED, RoundSettings
+from synthdp.graph.predict import PREDICTED, RoundSettings
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.spec.checks.chance import DECLARED, provable
 from synthdp.spec.model import ReleaseSpec

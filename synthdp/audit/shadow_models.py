@@ -25,7 +25,7 @@ from synthdp.data.level_groups import LevelGroups
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery.measuring import COLUMNS, measure_round
 from synthdp.graph.level_groups import equal_groups, groups_of
-from synthdp.graph.prediction_rounds import possible_pairs
+from synthdp.graph.predict import possible_pairs
 from synthdp.graph.stage import GraphResult
 from synthdp.model.constraints import ConstraintsUnmet
 from synthdp.model.fit import Fitted, assemble, build_start, fit, measure, train

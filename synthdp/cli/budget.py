@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from synthdp.api.text import Rows, render
-from synthdp.drawing.svg import COOL, FAINT, HOT, INK, frame, label, line, shortened
+from synthdp.drawing.charts import COOL, FAINT, HOT, INK, frame, label, line, shortened
 from synthdp.errors import BudgetError, printable
 from synthdp.ledger.ledger import Ledger
 from synthdp.spec import addresses

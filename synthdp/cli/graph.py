@@ -96,7 +96,7 @@ def diff(
     arcs.
     """
     from synthdp.drawing.graph import DIFFERENCE, draw
-    from synthdp.graph.diff import difference
+    from synthdp.graph.causal import difference
     from synthdp.graph.formats import read_graph
 
     found = difference(*(read_graph(path, lists=True) for path in (before, after)))

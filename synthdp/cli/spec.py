@@ -23,9 +23,9 @@ from synthdp.spec.load.wording import up
 if TYPE_CHECKING:
     from synthdp.privacy.inspection import Misfit
     from synthdp.release.private_init import PrivateInit
-    from synthdp.spec.init.private_draft import Request
-    from synthdp.spec.init.questions import Ask
+    from synthdp.spec.draft import Request
     from synthdp.spec.model import LinkedSpec
+    from synthdp.spec.questions import Ask
 
 
 def validate(spec: SpecArgument, as_json: Json = False) -> None:
@@ -52,7 +52,7 @@ def validate(spec: SpecArgument, as_json: Json = False) -> None:
 def _linked(spec: LinkedSpec) -> tuple[dict[str, Any], str]:
     """What a valid spec of linked tables holds, for programs and for people."""
     from synthdp.spec.checks.linked import linked_traps
-    from synthdp.spec.expressions.nodes import parse_arrow
+    from synthdp.spec.expressions.parsed import parse_arrow
     from synthdp.spec.load.wording import many
 
     dataset, visits, graph = spec.dataset, spec.dataset.visits, spec.graph
@@ -74,7 +74,7 @@ def _linked(spec: LinkedSpec) -> tuple[dict[str, Any], str]:
 
 def schema(as_json: Json = False) -> None:
     """Print the spec's JSON schema, for editors; it is JSON either way."""
-    from synthdp.spec.schema import json_schema
+    from synthdp.spec.writing import json_schema
 
     typer.echo(json.dumps(json_schema(), indent=1))
 
@@ -202,9 +202,9 @@ def _draft(
 ) -> str:
     """Write a draft of the tables in `files`; answers so far outlive an interruption beside it."""
     from synthdp.spec.codebook import read_codebook
-    from synthdp.spec.init.draft import draft_spec, read_header
-    from synthdp.spec.init.linked import draft_linked, table_names
-    from synthdp.spec.init.questions import KeptAnswers, with_back
+    from synthdp.spec.draft import draft_spec, read_header
+    from synthdp.spec.draft_linked import draft_linked, table_names
+    from synthdp.spec.questions import KeptAnswers, with_back
 
     if not out.parent.is_dir():
         hint = "make it, or choose another --out"
@@ -396,7 +396,7 @@ class Options:
 def run_private(options: Options, *, ask: Ask | None, force: bool, as_json: bool) -> None:
     """Find the columns, write the draft, and show what was found."""
     from synthdp.release.private_init import private_init
-    from synthdp.spec.init.questions import KeptAnswers, with_back
+    from synthdp.spec.questions import KeptAnswers, with_back
 
     if ask is None:
         csv, request = request_of(options, None)
@@ -420,9 +420,8 @@ def request_of(options: Options, ask: Ask | None) -> tuple[Path, Request]:
         DataError: the file has no usable header.
     """
     from synthdp.spec.checks.budget import suggested_delta
-    from synthdp.spec.init.draft import read_header
-    from synthdp.spec.init.private_draft import Request
-    from synthdp.spec.init.questions import DECIMAL, answer, ask_rows, ask_unit
+    from synthdp.spec.draft import Request, read_header
+    from synthdp.spec.questions import DECIMAL, answer, ask_rows, ask_unit
     from synthdp.spec.writing import slug_of
 
     csv = options.csv

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 
 MAX_LEVELS = 12  # categories of an unordered column that still get a contrast each
-POINTS = 257  # of the grid of a kernel
 
 
 @dataclass(frozen=True)
@@ -239,16 +238,17 @@ class Basis:
 class KernelGrid:
     """A Gaussian kernel on a public grid of [-1, 1], as finitely many features.
 
-    Each number in [-1, 1] is moved to the nearest of `POINTS` grid points; features are exact up to
+    Each number in [-1, 1] is moved to the nearest of `points` of the grid; features are exact up to
     the grid and 1e-9. NaN is a state of its own, with features zero.
     """
 
     bandwidth: float = 0.5
+    points: int = 257
 
     @cached_property
     def features(self) -> Floats:
         """Features of each point and of NaN; products make the kernel, `[points + 1, features]`."""
-        grid = np.linspace(-1, 1, POINTS)
+        grid = np.linspace(-1, 1, self.points)
         values, vectors = np.linalg.eigh(
             np.exp(-((grid[:, None] - grid) ** 2) / (2 * self.bandwidth**2))
         )
@@ -265,8 +265,8 @@ class KernelGrid:
     def __call__(self, numbers: Floats) -> Floats:
         """Features of each number, `[rows, features]`."""
         clipped = np.clip(np.where(np.isnan(numbers), 0.0, numbers), -1.0, 1.0)
-        points = np.rint((clipped + 1) / 2 * (POINTS - 1)).astype(np.intp)
-        chosen: Floats = self.features[np.where(np.isnan(numbers), POINTS, points)]
+        points = np.rint((clipped + 1) / 2 * (self.points - 1)).astype(np.intp)
+        chosen: Floats = self.features[np.where(np.isnan(numbers), self.points, points)]
         return chosen
 
 

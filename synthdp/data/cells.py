@@ -33,8 +33,7 @@ WHOLE, OTHER_WHOLE, LEADING_ZERO, TEXT = (
     "digits after a leading zero",
     "another text",
 )
-MAX_DIGITS = 12  # after the point; more are counted as so many
-DIGITS = tuple(f"{d} digits after the point" for d in range(1, MAX_DIGITS + 1))
+DIGITS = tuple(f"{d} digits after the point" for d in range(1, 13))  # more count as twelve
 TIMES = ("day", "hour", "minute", "second")
 FORMS = (
     *(f"missing: {word}" for word in MISSING_WORDS),
@@ -196,5 +195,5 @@ def _form_of_number(text: str, number: float) -> str:
         exponent = Decimal(stripped).normalize().as_tuple().exponent
     except InvalidOperation:  # what `float` reads and `Decimal` does not
         return TEXT
-    digits = -exponent if isinstance(exponent, int) else MAX_DIGITS
-    return DIGITS[min(max(digits, 1), MAX_DIGITS) - 1]
+    digits = -exponent if isinstance(exponent, int) else len(DIGITS)
+    return DIGITS[min(max(digits, 1), len(DIGITS)) - 1]

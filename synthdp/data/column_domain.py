@@ -133,7 +133,6 @@ ISO = re.compile(
     r" ](?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9])?)?)(?:(?<=:[0-9]{2}:[0-9]{2})\.[0-9]+)?"
 )
 WHOLE = re.compile(r"([+-]?)([0-9]+)(?:\.0*)?")
-MAX_DIGITS = 400  # of a decimal number that can be a category: a little more than a float has
 EPOCH = date(1970, 1, 1).toordinal()
 
 
@@ -196,10 +195,11 @@ def category_text(value: Any) -> str | None:
         return None
 
 
-def _decimal_text(value: Decimal) -> str | None:
+def _decimal_text(value: Decimal, max_digits: int = 400) -> str | None:
     """One text for each number: Decimal("1.00") is 1, 1E+2 is 100 and 0.50 is 0.5.
 
-    None for what is no number, and for one with more than `MAX_DIGITS` before or after the point.
+    None for what is no number, and for one with more than `max_digits` before or after the point: a
+    little more than a float has.
     """
     sign, digits, places = value.as_tuple()
     if isinstance(places, str):
@@ -208,7 +208,7 @@ def _decimal_text(value: Decimal) -> str | None:
     places += len(digits) - len(plain)
     if not plain:
         return "0"
-    if len(plain) + places > MAX_DIGITS or places < -MAX_DIGITS:
+    if len(plain) + places > max_digits or places < -max_digits:
         return None
     return format(Decimal((sign, tuple(map(int, plain)), places)), "f")
 

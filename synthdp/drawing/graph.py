@@ -14,7 +14,7 @@ from typing import Protocol
 
 import networkx as nx
 
-from synthdp.drawing.svg import FAINT, INK, arrow_head, fixed, frame, label, line, safe, short
+from synthdp.drawing.charts import FAINT, INK, arrow_head, fixed, frame, label, line, safe, short
 
 LATENT = ("#8A5A9E", "10 3 2 3 2 3", 1.6)
 Pair = tuple[str, str]

@@ -14,9 +14,15 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, encode
 from synthdp.evaluate import fidelity as tables
 from synthdp.evaluate import subgroups as groups
-from synthdp.evaluate.effects import CoverageRow, EffectRow, compare_effects, coverage
+from synthdp.evaluate.effects import (
+    CoverageRow,
+    EffectRow,
+    IndependenceReport,
+    compare_effects,
+    compare_independences,
+    coverage,
+)
 from synthdp.evaluate.fidelity import FidelityReport, PairPlot, fidelity
-from synthdp.evaluate.independences import IndependenceReport, compare_independences
 from synthdp.evaluate.learners import PAPER_CLASSIFIERS, PaperReport, random_targets, summarize
 from synthdp.evaluate.utility import SIDES, UtilityReport, trainings, utility
 from synthdp.progress import Advance, Steps, unheard

@@ -22,8 +22,7 @@ from synthdp.graph.discovery import KnownTables, Releaser, algorithm_named
 from synthdp.graph.discovery.measuring import SCREEN, measure_round
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.level_groups import LevelLaw
-from synthdp.graph.predict import pair_tables, predict
-from synthdp.graph.prediction_rounds import prediction_rounds
+from synthdp.graph.predict import pair_tables, predict, prediction_rounds
 from synthdp.graph.validation import ValidationReport, implications, required_tables
 from synthdp.privacy.calibration import adaptive_round
 from synthdp.privacy.mechanisms.marginals import NoisyTable

@@ -12,10 +12,16 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from synthdp.graph.ci_tests import chi_square, mantel_haenszel
-from synthdp.graph.ci_tests.chi_square import Answer, Margins, Mixture, Query, weakest_effects
-from synthdp.graph.ci_tests.chi_square import answers as answers_of
-from synthdp.graph.ci_tests.mantel_haenszel import Tables
+from synthdp.graph import chi_square
+from synthdp.graph.chi_square import (
+    Answer,
+    Margins,
+    Mixture,
+    Query,
+    Tables,
+    weakest_effects,
+)
+from synthdp.graph.chi_square import answers as answers_of
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 Counts = npt.NDArray[np.float64]
@@ -192,7 +198,7 @@ class NoisyTables:
         for batch in batches(by_shape):
             (pair, pair_noise), (left, left_noise), (right, right_noise) = _stacked(batch)
             tables = Tables(pair, left, right, (pair_noise, left_noise, right_noise))
-            yield batch, mantel_haenszel.mixture_of(tables)
+            yield batch, chi_square.partial_mixture(tables)
 
     def _three_margins(self, query: Query) -> tuple[View, View, View] | None:
         """Margins of both ends, and of each end by stratum; None where one of them is missing."""

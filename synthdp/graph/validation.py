@@ -42,7 +42,7 @@ import numpy.typing as npt
 from synthdp.data.domain import Domain
 from synthdp.errors import GateError
 from synthdp.graph.causal import CausalGraph, Provenance
-from synthdp.graph.ci_tests.chi_square import Answer, Query
+from synthdp.graph.chi_square import Answer, Query
 from synthdp.graph.discovery.skeleton import QueryTests
 from synthdp.graph.knowledge import Pair
 from synthdp.graph.tables import NoisyTables

@@ -25,8 +25,7 @@ import networkx as nx
 
 from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.knowledge import Knowledge, Pair
-from synthdp.graph.meek import Pdag, colliders, cpdag_of, meek, orient_known
+from synthdp.graph.knowledge import Knowledge, Pair, Pdag, colliders, cpdag_of, meek, orient_known
 from synthdp.inference.least_squares import SETTINGS
 
 Names = tuple[str, ...]

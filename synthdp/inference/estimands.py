@@ -29,7 +29,7 @@ from synthdp.inference.regression import about_regression, regression_figures
 from synthdp.inference.words import POPULATION, clamped, counted, figure_lines, figures_text, whom
 from synthdp.model import estimands as sums_of_kind
 from synthdp.model.estimands import EffectSums, QuestionSums, design_of, estimand_name, sums_of
-from synthdp.model.moments import moment_sums
+from synthdp.model.planning import moment_sums
 from synthdp.privacy.mechanisms import sums as noisy
 from synthdp.privacy.mechanisms.sums import Bounded, NoisyProducts, NoisySums, Sums
 from synthdp.privacy.plan import MOMENTS

@@ -29,7 +29,7 @@ from synthdp.inference.figures import (
 )
 from synthdp.inference.least_squares import Functionals, LeastSquares, measured
 from synthdp.inference.words import whom
-from synthdp.model.moments import moment_sums
+from synthdp.model.planning import moment_sums
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.sums import NUMBER, Bounded, NoisyProducts
 from synthdp.spec.expressions.query import Query

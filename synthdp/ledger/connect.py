@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from synthdp.ledger.ledger import Ledger
 
 
-LONGEST_NAME = 200  # characters of the steward's
-
-
 def open_ledger(spec: ReleaseSpec, spec_path: Path, *, resumed: bool = False) -> Ledger:
     """Open the ledger that the spec names, whatever folder the command runs in.
 
@@ -168,9 +165,9 @@ def check_affordable(spec: ReleaseSpec, balance: Balance) -> None:
 def steward_name() -> str:
     """Who answers for the spend, where they wish to be named.
 
-    The bundle publishes the ledger's entries, so the name is cut to `LONGEST_NAME` characters.
+    The bundle publishes the ledger's entries, so the name is cut to 200 characters.
     """
-    return os.environ.get("SYNTHDP_STEWARD", "not stated")[:LONGEST_NAME]
+    return os.environ.get("SYNTHDP_STEWARD", "not stated")[:200]
 
 
 def cap_of(spec: ReleaseSpec) -> tuple[float, float] | None:

@@ -25,7 +25,7 @@ from synthdp.graph.level_groups import LevelLaw, on_groups
 from synthdp.graph.margins import Probabilities, smoothed
 from synthdp.graph.predict import pair_tables
 from synthdp.graph.stage import GraphResult, find_graph
-from synthdp.model.architecture import Architecture
+from synthdp.model.ancestral import Architecture
 from synthdp.model.estimands import tables_and_sums
 from synthdp.model.interactions import Together, find_interactions, with_arrows
 from synthdp.model.log_linear import LogLinear, fit_log_linear, with_acting

@@ -33,8 +33,7 @@ from scipy.special import softmax
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.graph.margins import Floats, Probabilities
 from synthdp.graph.predict import PairTables, fitted_to_margins
-from synthdp.model.ancestral import causal_order
-from synthdp.model.architecture import DECODE_LEVELS, Architecture
+from synthdp.model.ancestral import DECODE_LEVELS, Architecture, causal_order
 from synthdp.model.interactions import Together
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
@@ -42,9 +41,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Levels = npt.NDArray[np.int64]
-
-STEEP = 32.0
-"""Of hidden units that are steps: tanh of half of it is 1 in single precision."""
 
 
 @dataclass(frozen=True)
@@ -286,6 +282,7 @@ def with_acting(
     """
     import torch
 
+    slope = 32.0  # of units that are steps: tanh of half of it is 1 in single precision
     shape, out = fitted.architecture, {name: values.clone() for name, values in weights.items()}
     used = dict[int, int]()
     for one, weight in fitted.acting:
@@ -309,9 +306,9 @@ def with_acting(
             unit = used[target] = used.get(target, -1) + 1
             for column, values in zip(causes, inputs, strict=True):
                 start = shape.rows_of(target).start + offsets[column]
-                steep = torch.from_numpy(STEEP * values).float()
+                steep = torch.from_numpy(slope * values).float()
                 out["decode_parents.weight"][start : start + len(values), unit] = steep
-            out["decode_parents.bias"][target, unit] = STEEP * place
+            out["decode_parents.bias"][target, unit] = slope * place
             out[f"{DECODE_LEVELS}.weight"][target, unit, : len(along)] = factor * along
         constant = 1 + sum(factor for factor, _ in steps)
         out[f"{DECODE_LEVELS}.bias"][target, : len(along)] += constant * along

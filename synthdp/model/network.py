@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from synthdp.model.architecture import DECODE_LEVELS, DIRECT, Architecture
+from synthdp.model.ancestral import DECODE_LEVELS, DIRECT, Architecture
 from synthdp.privacy.dpsgd.layers import Features, MaskedLinear, NodeLinear, ParentLookup
 from synthdp.privacy.dpsgd.training import PerExampleLoss
 

@@ -12,13 +12,12 @@ from synthdp.data.encoding import Codes
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.margins import Probabilities
 from synthdp.model import raking
-from synthdp.model.architecture import Architecture
+from synthdp.model.ancestral import Architecture
 from synthdp.model.constraints import Constraints
 from synthdp.model.fit import Fitted, Progress, targets_of
 from synthdp.model.planning import noisy_total
-from synthdp.model.raking import Floats, Strata
+from synthdp.model.raking import Floats, Strata, kd_tree_order, raked_probabilities, stratified_draw
 from synthdp.model.row_selection import SETTINGS, MeasuredPair, balanced, pairs_to_follow
-from synthdp.model.stratified import kd_tree_order, raked_probabilities, stratified_draw
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.sums import Sums

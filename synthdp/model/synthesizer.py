@@ -27,8 +27,7 @@ from synthdp.errors import VerifyError, one_thread
 from synthdp.files import check_plain, parse_json, read_text
 from synthdp.graph.margins import Probabilities
 from synthdp.model import ancestral
-from synthdp.model.ancestral import Floats, Weights
-from synthdp.model.architecture import DECODE_LEVELS, Architecture
+from synthdp.model.ancestral import DECODE_LEVELS, Architecture, Floats, Weights
 
 if TYPE_CHECKING:
     import torch

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.graph.margins import Probabilities
-from synthdp.model.architecture import DIRECT, Architecture
+from synthdp.model.ancestral import DIRECT, Architecture
 from synthdp.model.log_linear import common_strength, scores
 from synthdp.privacy.dpsgd.layers import MaskedLinear
 from synthdp.privacy.dpsgd.training import PerExampleLoss

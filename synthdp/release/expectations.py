@@ -20,8 +20,7 @@ import numpy as np
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.ci_tests.chi_square import mixture_of, weakest_effects
-from synthdp.graph.ci_tests.trend import OrderedTests
+from synthdp.graph.chi_square import mixture_of, weakest_effects
 from synthdp.graph.discovery.measured_pc import MeasurePlan
 from synthdp.graph.discovery.measuring import COLUMNS, SCREEN
 from synthdp.graph.knowledge import Knowledge, Pair
@@ -32,8 +31,9 @@ from synthdp.graph.margins import (
     body_of,
     project_to_simplex,
 )
-from synthdp.graph.prediction_rounds import ALL, CHOSEN, SCREENED, planned_pairs
+from synthdp.graph.predict import ALL, CHOSEN, SCREENED, planned_pairs
 from synthdp.graph.tables import NoisyTables
+from synthdp.graph.trend import OrderedTests
 from synthdp.graph.validation import SETTINGS as VALIDATION
 from synthdp.graph.validation import implications, required_tables
 from synthdp.graph.validation import weakest_effects as weakest_effects_of

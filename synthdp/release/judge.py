@@ -25,7 +25,7 @@ from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import OutputError, one_thread
 from synthdp.evaluate.dp_scores import DpScores, headline, with_ends
 from synthdp.evaluate.fidelity import noisy_tv1
-from synthdp.evaluate.functional.suggest import SuggestionReport, suggest
+from synthdp.evaluate.functional import SuggestionReport, suggest
 from synthdp.evaluate.run import EvaluationReport, evaluate
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.level_groups import groups_of, on_groups

@@ -161,7 +161,7 @@ def _moments(spec: ReleaseSpec, plan: ReleasePlan) -> Iterator[str]:
 def _notes(spec: ReleaseSpec, plan: ReleasePlan) -> Iterator[str]:
     from synthdp.data.domain import Domain
     from synthdp.graph.discovery.measuring import SCREEN
-    from synthdp.graph.prediction_rounds import planned_pairs
+    from synthdp.graph.predict import planned_pairs
     from synthdp.model.interactions import SETTINGS as INTERACTION_SETTINGS
     from synthdp.model.interactions import screened_targets
     from synthdp.privacy.calibration import sample_rate

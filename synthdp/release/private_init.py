@@ -38,7 +38,7 @@ from synthdp.progress import stage, warn
 from synthdp.release.job import Job
 from synthdp.release.open_session import PAID_FOR, UNSPENT, dropped_if_unpaid, open_session, own_job
 from synthdp.report.prose import say_of_plan
-from synthdp.spec.init.private_draft import OTHER, FoundColumn, Request, private_draft, request_spec
+from synthdp.spec.draft import OTHER, FoundColumn, Request, private_draft, request_spec
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
 from synthdp.spec.model.fields import alike

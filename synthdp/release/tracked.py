@@ -27,7 +27,7 @@ from synthdp.report.public.content import measured, measured_pairs
 from synthdp.report.verdicts import NOISY_SHAPE
 from synthdp.spec.model import MembershipAttack
 from synthdp.tracking.mlflow_run import Tracker
-from synthdp.tracking.note import AttackOutcome, PublicationVerdict
+from synthdp.tracking.store import AttackOutcome, PublicationVerdict
 
 if TYPE_CHECKING:
     from synthdp_attacks import MembershipReport

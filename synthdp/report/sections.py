@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from synthdp.data.domain import ColumnDomain
 from synthdp.drawing import charts
-from synthdp.drawing.svg import short
+from synthdp.drawing.charts import short
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.validation import claim_text, validation_sentences
 from synthdp.privacy.calibration import mu_of

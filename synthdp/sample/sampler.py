@@ -52,9 +52,20 @@ from synthdp.spec.model import Column
 GRAPH_FILE = "graph.json"
 READ = ("spec.yaml", MODEL_FILE, WEIGHTS_FILE, "marginals.json", GRAPH_FILE)
 """Files of a bundle that rows are drawn from."""
-BLOCK_CELLS = 4_000_000  # values in memory as a table
-MAX_DRAWS = 200  # drawn rows for one that is used, at most
-USED_TWICE = 0.01  # share of rows that may be a second use
+
+
+@dataclass(frozen=True)
+class SamplerSettings:
+    """How rows are drawn: `block_cells`, values that are in memory as a table; `max_draws`, drawn
+    rows for one that is used, at most; `used_twice`, share of rows that may be a second use.
+    """
+
+    block_cells: int = 4_000_000
+    max_draws: int = 200
+    used_twice: float = 0.01
+
+
+SETTINGS = SamplerSettings()
 
 
 @dataclass(frozen=True)
@@ -193,7 +204,7 @@ class Sampler:
         weights = np.concatenate([Weighing(factors).weights(*draw) for draw in draws])
         if observed:
             _check_possible(np.exp(np.concatenate([log for _, log in draws]).astype(np.float64)))
-        return Weighing(factors, min(one_use(weights), weights.mean() * MAX_DRAWS))
+        return Weighing(factors, min(one_use(weights), weights.mean() * SETTINGS.max_draws))
 
     def _blocks(
         self,
@@ -204,7 +215,7 @@ class Sampler:
         weighing: Weighing,
         rng: np.random.Generator,
     ) -> Iterator[pd.DataFrame]:
-        block = max(1024, BLOCK_CELLS // len(self.domain))
+        block = max(1024, SETTINGS.block_cells // len(self.domain))
         limits, settings = self.constraints, {**fixed, **observed}
         done, drawn, kept, broken = 0, 0, 0, np.zeros(len(limits.expressions))
         asked, met, least = 0, 0, 4096 if limits.expressions else 0
@@ -254,10 +265,12 @@ class Sampler:
 
 
 def one_use(weights: npt.NDArray[np.float64]) -> float:
-    """The smallest weight of one use that limits repeated uses to `USED_TWICE` of all uses."""
+    """The smallest weight of one use that limits repeated uses to `used_twice` of all uses."""
     descending = np.sort(weights)[::-1]
     above = np.cumsum(descending) - np.arange(1, len(weights) + 1) * descending  # mass
-    return float(descending[np.searchsorted(above, USED_TWICE * weights.sum(), side="right") - 1])
+    return float(
+        descending[np.searchsorted(above, SETTINGS.used_twice * weights.sum(), side="right") - 1]
+    )
 
 
 def _check_possible(evidence: npt.NDArray[np.float64]) -> None:
@@ -267,18 +280,19 @@ def _check_possible(evidence: npt.NDArray[np.float64]) -> None:
     hint = "give fewer conditions, or more likely ones"
     if probability < 1e-9:
         raise OutputError(f"{found}; below 1e-09 it counts as impossible", hint=hint)
-    if one_use(evidence) > MAX_DRAWS * probability:
+    if one_use(evidence) > SETTINGS.max_draws * probability:
         raise OutputError(
-            f"{found}; fewer than one drawn row in {MAX_DRAWS} could be used",
+            f"{found}; fewer than one drawn row in {SETTINGS.max_draws} could be used",
             hint=f"{hint}; conditions on causes cost less than conditions on effects",
         )
 
 
 def _check_met(met: int, asked: int) -> None:
     """Refuse conditions that too few of the rows that were drawn so far meet."""
-    if asked >= 4096 and met * MAX_DRAWS < asked:
+    most = SETTINGS.max_draws
+    if asked >= 4096 and met * most < asked:
         raise OutputError(
-            f"--given: {met} of {asked:,} drawn rows are as asked for; one of {MAX_DRAWS} must be",
+            f"--given: {met} of {asked:,} drawn rows are as asked for; one of {most} must be",
             hint="give fewer conditions, or more likely ones; COLUMN=VALUE costs less than a range",
         )
 

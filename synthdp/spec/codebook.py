@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
 Kind = Literal["whole", "number", "text", "date", "time", "boolean"]
-MAX_BYTES = 50_000_000
 _PLAIN_WHOLE = re.compile(r"-?[1-9][0-9]{0,17}|0")
 _FREE = (
     "one of the types above if its values can be listed; a column of free text, names or addresses"
@@ -156,7 +155,7 @@ def one_line(text: str | None) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in bare).split())[:500]
 
 
-def content(path: Path) -> bytes:
+def content(path: Path, max_bytes: int = 50_000_000) -> bytes:
     """The bytes of a code book.
 
     Raises:
@@ -164,13 +163,13 @@ def content(path: Path) -> bytes:
     """
     try:
         with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+            data = file.read(max_bytes + 1)
     except (OSError, ValueError) as error:
         reason = unreadable(error)
         message = f"{path.name}: the code book cannot be read: {reason}"
         raise DataError(message, hint="check the path and its permissions") from None
-    if len(data) > MAX_BYTES:
-        message = f"{path.name}: the code book is larger than {MAX_BYTES:,} bytes"
+    if len(data) > max_bytes:
+        message = f"{path.name}: the code book is larger than {max_bytes:,} bytes"
         raise DataError(message, hint="is this the data?")
     return data
 

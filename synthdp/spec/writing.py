@@ -1,4 +1,9 @@
-"""How a draft spec is written: from templates, with values as YAML on one line."""
+"""What is written of a spec: a draft as YAML, and the contract as a JSON schema.
+
+A draft is made from templates, with values on one line. The schema is for editors that complete and
+check YAML while it is written. They see what one field can hold; checks between fields are the
+loader's (`synthdp validate`).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic.json_schema import models_json_schema
+
 from synthdp.spec.load.yaml_tree import TO_FILL, plain
+from synthdp.spec.model import LinkedSpec, ReleaseSpec
 
 FOLDER = Path(__file__).with_name("templates")
 
@@ -86,3 +94,54 @@ def yaml_text(content: Mapping[str, Any], *, width: int = 80) -> str:
             return True
 
     return yaml.dump(dict(content), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=width)
+
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema (draft 2020-12) of a spec as written: arrows as text, codes without quotes.
+
+    A spec whose dataset has tables is a `LinkedSpec`.
+
+    >>> json_schema()["$defs"]["ReleaseSpec"]["required"]
+    ['synthdp', 'dataset', 'columns', 'privacy']
+    """
+    _, schema = models_json_schema([(ReleaseSpec, "validation"), (LinkedSpec, "validation")])
+    tables = {"type": "object", "required": ["tables"]}
+    return {
+        "$schema": DIALECT,
+        "title": "synthdp release spec",
+        "if": {"properties": {"dataset": tables}, "required": ["dataset"]},
+        "then": {"$ref": "#/$defs/LinkedSpec"},
+        "else": {"$ref": "#/$defs/ReleaseSpec"},
+        **_tidy(schema),
+    }
+
+
+# Constraints behind a validator of ours come out of pydantic under its own names.
+_KEYWORDS = {"gt": "exclusiveMinimum", "ge": "minimum", "lt": "exclusiveMaximum", "le": "maximum"}
+_ARRAY_KEYWORDS = {"minLength": "minItems", "maxLength": "maxItems"}
+
+
+def _tidy(node: Any, *, names: bool = False) -> Any:
+    """Standard keywords only, and no generated titles.
+
+    Editors would show these titles in place of descriptions. `names` says that the keys of `node`
+    are the user's (a field may be called title), not the schema's.
+    """
+    if isinstance(node, list):
+        return list(map(_tidy, node))
+    if not isinstance(node, dict):
+        return node
+    if names:
+        return {key: _tidy(value) for key, value in node.items()}
+    keywords = _KEYWORDS | (_ARRAY_KEYWORDS if node.get("type") == "array" else {})
+    # Defaults and examples are values, not schemas.
+    return {
+        keywords.get(key, key): value
+        if key in ("default", "examples")
+        else _tidy(value, names=key in ("properties", "$defs"))
+        for key, value in node.items()
+        if key != "title"
+    }

@@ -46,7 +46,7 @@ from synthdp.spec.addresses import (
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.load.wording import up
 from synthdp.spec.model import ReleaseSpec
-from synthdp.tracking.note import (
+from synthdp.tracking.store import (
     STUDY,
     VIEW,
     VIEW_COLUMNS,
@@ -54,20 +54,18 @@ from synthdp.tracking.note import (
     AttackOutcome,
     PublicationVerdict,
     Status,
-    note,
-    public_params,
-    run_name,
-)
-from synthdp.tracking.store import (
     declared,
     live,
     local_folder,
     log_dataset,
     mend,
+    note,
     opened,
+    public_params,
     put,
     quiet,
     register,
+    run_name,
 )
 
 FILE = Path("internal") / "tracking.json"  # in the release's output folder

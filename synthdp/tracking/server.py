@@ -34,11 +34,9 @@ from urllib.request import ProxyHandler, Request, build_opener
 from synthdp.errors import OutputError
 from synthdp.spec.addresses import check_uri, reason, shown_address, sqlite_file, store_address
 from synthdp.spec.model import ReleaseSpec, Tracking
-from synthdp.tracking.note import run_path, view_path
-from synthdp.tracking.store import check_database
+from synthdp.tracking.store import check_database, run_path, view_path
 
 USER = "steward"
-START_SECONDS = 90
 App = Callable[[MutableMapping[str, Any], Any, Callable[..., Awaitable[None]]], Awaitable[None]]
 
 
@@ -200,19 +198,19 @@ def _bound(port: int | None) -> socket.socket:
     return at
 
 
-def _wait(server: subprocess.Popen[bytes], pages: Pages) -> None:
+def _wait(server: subprocess.Popen[bytes], pages: Pages, seconds: int = 90) -> None:
     """Until the server answers.
 
     Raises:
         OutputError: it ended, or does not answer in time.
     """
-    end = time.monotonic() + START_SECONDS
+    end = time.monotonic() + seconds
     while time.monotonic() < end and server.poll() is None:
         with suppress(OSError):
             pages.ask("/api/2.0/mlflow/experiments/search?max_results=1", seconds=2)
             return
         time.sleep(0.2)
-    how = f"did not answer within {START_SECONDS} seconds"
+    how = f"did not answer within {seconds} seconds"
     if server.poll() is not None:
         how = f"ended with code {server.poll()}"
     raise OutputError(

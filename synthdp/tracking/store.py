@@ -1,9 +1,13 @@
-"""Opening MLflow's stores: quickly, quietly, and for their owner alone where they are files."""
+"""Opening MLflow's stores: quickly, quietly, and for their owner alone where they are files.
+
+And what reviewers read in MLflow: parameters, the verdict in Markdown, the view's columns.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import secrets
 import shutil
 import tempfile
@@ -12,16 +16,19 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from packaging.requirements import Requirement
 
+from synthdp import __version__
 from synthdp.bundle.certificate_text import template
+from synthdp.bundle.descriptions import published_sha256
 from synthdp.data.kinds import column_kind
 from synthdp.errors import OutputError
 from synthdp.files import SUMS, claim_file, copy_private, missing_folders, parse_json, read_text
@@ -32,8 +39,18 @@ from synthdp.spec.model import Column, ReleaseSpec, derived_of
 
 T = TypeVar("T")
 
-ANSWER_SECONDS = 10  # that a server may take for one answer; it is asked once
-OPEN_SECONDS = 10.0  # for which a file is tried that another release may be making
+
+@dataclass(frozen=True)
+class Patience:
+    """Seconds that a server may take for one `answer`, for which it is asked once; and for which a
+    file is tried to be `opened` that another release may be making.
+    """
+
+    answer: int = 10
+    opened: float = 10.0
+
+
+PATIENCE = Patience()
 LOUD = ("mlflow", "alembic", "urllib3", "requests", "botocore", "sqlalchemy")
 
 
@@ -46,7 +63,7 @@ def opened(uri: str, find: Callable[[Any], T]) -> tuple[Any, T]:
         OutputError: from `find`.
         Exception: as the client, a database or a network has it.
     """
-    client, file, end = client_class(), sqlite_file(uri), time.monotonic() + OPEN_SECONDS
+    client, file, end = client_class(), sqlite_file(uri), time.monotonic() + PATIENCE.opened
     with quiet():
         check_database(uri)
         while True:
@@ -156,7 +173,7 @@ def client_class() -> Any:
     }
     # MLflow would try for many minutes. What the steward has set stays.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", str(ANSWER_SECONDS))
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", str(PATIENCE.answer))
     with quiet():
         from mlflow.tracking import MlflowClient
 
@@ -174,7 +191,7 @@ def check_database(uri: str) -> None:
     import sqlalchemy as sa
 
     known = uri.startswith(("postgres", "mysql", "mariadb"))
-    waits = {"connect_timeout": ANSWER_SECONDS} if known else {}
+    waits = {"connect_timeout": PATIENCE.answer} if known else {}
     engine = sa.create_engine(uri, poolclass=sa.pool.NullPool, connect_args=waits)
     with engine.connect():
         engine.dispose()
@@ -374,3 +391,128 @@ def _schema(columns: Sequence[tuple[str, str, bool]]) -> Any:
 
 def _type(column: Column) -> str:
     return TYPES.get(str(column_kind(column).arrow_type(column)), "string")
+
+
+GRAPH_FIGURES = ("edges_", "independences_")
+_PUBLISHED = ("_dp", "_noisy", "_noise", "_answered", "_asked")  # of figures in the bundle, too
+_ENDS = re.compile("_(dp|auc)_(low|high)$")
+ML_PAGES = "workflowType=machine_learning"  # without it MLflow shows its menus for language models
+STUDY = (
+    "A study of rehearsals, outside the guarantee: nothing was published or charged. Where the"
+    " parameter `rows` is real, its figures are **confidential**."
+)
+Status = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
+VIEW = "synthdp"
+VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"
+VIEW_COLUMNS = (
+    "tags.`gate`",
+    "metrics.`epsilon_planned`",
+    "metrics.`tstr_ratio`",
+    "metrics.`tv2`",
+    "metrics.`estimands_worst`",
+    "metrics.`attack_advantage_upper`",
+    "metrics.`attack_ceiling`",
+    "tags.`signed`",
+)  # MLflow orders them: metrics by name, then tags
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackOutcome:
+    """What one attack reports.
+
+    `metrics` are such as advantage, advantage_lower, advantage_upper, auc, ceiling.
+    """
+
+    name: str
+    params: Mapping[str, str | int | float]
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicationVerdict:
+    """Whether the bundle was written and signed, and what each gate said, in words."""
+
+    released: bool
+    gates: tuple[str, ...] = ()
+    signed: bool = False
+
+
+def public_params(spec: ReleaseSpec) -> dict[str, str | int | float]:
+    """Parameters of a release: all from the spec, none from rows, and no number of rows."""
+    unit, privacy = spec.dataset.privacy_unit, spec.privacy
+    values: dict[str, str | int | float] = {
+        "dataset": spec.dataset.id,
+        "epsilon": privacy.epsilon,
+        "delta": privacy.delta,
+        "adjacency": privacy.adjacency,
+        "unit": f"{unit.kind}: {unit.meaning}",
+        "graph": spec.graph.mode,
+        "columns": len(spec.columns),
+        "spec_sha256": published_sha256(spec),
+        "synthdp_version": __version__,
+    }
+    return values | {
+        f"synthesizer.{k}": ", ".join(v) if isinstance(v, tuple) else v
+        for k, v in spec.synthesizer.model_dump().items()
+        if v not in (None, ())
+    }
+
+
+def note(
+    facts: Mapping[str, str],
+    figures: Mapping[str, float],
+    attacks: Sequence[AttackOutcome],
+    verdict: PublicationVerdict | None,
+    *,
+    status: Status,
+) -> str:
+    """The run's description in Markdown: the verdict first, then budget, quality and attacks."""
+    ended = {
+        "KILLED": "Interrupted: resumable, the reservation stays",
+        "FAILED": "Failed before the verdict",
+    }
+    headline = ended.get(status, "No verdict")
+    if verdict is not None:
+        withheld = "Withheld: a gate failed; the budget is spent"
+        headline = "Released: no gate withheld the bundle" if verdict.released else withheld
+    low, high = (figures.get(f"attack_advantage_{end}") for end in ("lower", "upper"))
+    others = ("attack_", "epsilon", "delta", *GRAPH_FIGURES)
+    quality = [k for k in figures if not k.startswith(others) and not _ENDS.search(k)]
+    return template("mlflow_note.md.j2").render(
+        headline=headline,
+        allowed=f"{float(facts.get('epsilon', 'nan')):g}",
+        planned=figures.get("epsilon_planned"),
+        spent=figures.get("epsilon_spent"),
+        interval=None if low is None or high is None else (low, high),
+        ceiling=figures.get("attack_ceiling"),
+        facts=facts,
+        figures=figures,
+        attacks=attacks,
+        verdict=verdict,
+        graph={k: v for k, v in figures.items() if k.startswith(GRAPH_FIGURES)},
+        published=[k for k in quality if k.endswith(_PUBLISHED)],
+        internal=[k for k in quality if not k.endswith(_PUBLISHED)],
+    )
+
+
+def run_name(dataset: str, epsilon: str, verdict: PublicationVerdict | None, status: Status) -> str:
+    """A run's name, which is always in sight: its verdict, and the epsilon that was allowed.
+
+    >>> run_name("clinic", "1.0", PublicationVerdict(released=True), "FINISHED")
+    'clinic - released - eps 1'
+    """
+    words = {"RUNNING": "running", "KILLED": "interrupted", "FAILED": "failed"}
+    word = words.get(status, "no verdict")
+    if verdict is not None:
+        word = "released" if verdict.released else "withheld"
+    return f"{dataset} - {word} - eps {float(epsilon):g}"
+
+
+def view_path(experiment: str) -> str:
+    """Path of the experiment's saved view, after the address of MLflow's server."""
+    return f"/#/experiments/{experiment}/runs?{ML_PAGES}&viewStateShareKey={VIEW}"
+
+
+def run_path(experiment: str, run: str) -> str:
+    """Path of a run's page, likewise."""
+    return f"/#/experiments/{experiment}/runs/{run}?{ML_PAGES}"

@@ -29,7 +29,7 @@ from synthdp.errors import OutputError, VerifyError, one_thread
 from synthdp.evaluate.dp_scores import headline
 from synthdp.evaluate.fidelity import nearest_distribution
 from synthdp.files import read_text
-from synthdp.graph.diff import GraphDifference, difference
+from synthdp.graph.causal import GraphDifference, difference
 from synthdp.progress import Advance, stage
 from synthdp.report.prose import number
 from synthdp.spec.amendment import differing

@@ -29,9 +29,8 @@ from synthdp.graph.level_groups import LevelLaw
 from synthdp.inference.estimands import stated_sums
 from synthdp.model.constraints import Constraints
 from synthdp.model.planning import noisy_total
-from synthdp.model.raking import Strata, followed_weights, strata_to_follow
+from synthdp.model.raking import DOUBT, Strata, followed_weights, strata_to_follow
 from synthdp.model.row_selection import MeasuredPair, blended, pairs_to_follow, with_margins
-from synthdp.model.stratified import DOUBT
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.noise import fresh_generator

@@ -20,7 +20,7 @@ from synthdp.errors import BudgetError, DataError, GateError, OutputError, SpecE
 from synthdp.evaluate.dp_scores import ChargedScore
 from synthdp.inference.figures import Figure
 from synthdp.ledger.ledger import Ledger
-from synthdp.spec.init.draft import draft_spec
+from synthdp.spec.draft import draft_spec
 from synthdp.spec.load.loader import load_spec
 from tests.api.conftest import CLINIC, clinic
 

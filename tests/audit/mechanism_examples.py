@@ -43,7 +43,6 @@ from synthdp.privacy.mechanisms.anm import (
     OrientationBudget,
     PairTable,
 )
-from synthdp.privacy.mechanisms.dependence import IndependenceBit
 from synthdp.privacy.mechanisms.frequent_texts import FrequentTexts, Reading, TextBudget
 from synthdp.privacy.mechanisms.interaction_screen import ChosenInteractions, InteractionScreen
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, ChosenMarginals, NoisyMarginals
@@ -282,13 +281,6 @@ def _selections(domain: Domain) -> tuple[Selection, ...]:
     return tuple(budget.choose(partial(chooses, rank_questions(domain))) for budget in budgets)
 
 
-def _independence_bits(domain: Domain) -> tuple[Mechanism[Any], ...]:
-    return tuple(
-        IndependenceBit(domain, a, b, noise, permutations=19)
-        for (a, b), noise in zip(ranged_pairs(domain), (0.6, 4.0), strict=False)
-    )
-
-
 def _orientations(domain: Domain) -> tuple[ChosenOrientations, ...]:
     pairs = ranged_pairs(domain)
     if not pairs:
@@ -337,7 +329,6 @@ EXAMPLES: dict[type, Examples] = {
     AdditiveNoiseScores: _additive_noise_scores,
     ChosenOrientations: _orientations,
     FrequentTexts: _frequent_texts,
-    IndependenceBit: _independence_bits,
     PairTable: _pair_tables,
     MomentMatrix: _moments,
     Selection: _selections,

@@ -21,7 +21,7 @@ from synthdp.audit.mechanisms.planned import BATCH, no_ticks, replay_plan, runna
 from synthdp.audit.mechanisms.replay import replay
 from synthdp.audit.mechanisms.verdict import judge
 from synthdp.data.domain import ColumnDomain, Domain, level_features
-from synthdp.model.architecture import Architecture
+from synthdp.model.ancestral import Architecture
 from synthdp.model.fit import target_regression
 from synthdp.model.network import CausalVae
 from synthdp.model.target_stage import TargetRegression

@@ -26,7 +26,7 @@ from synthdp.data.encoding import decode
 from synthdp.files import SUMS
 from synthdp.graph.causal import CausalGraph
 from synthdp.ledger.ledger import Ledger
-from synthdp.model.architecture import Architecture
+from synthdp.model.ancestral import Architecture
 from synthdp.model.synthesizer import untrained
 from synthdp.privacy import accounting
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian

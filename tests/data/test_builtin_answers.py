@@ -12,7 +12,7 @@ import pytest
 from synthdp.data import builtin
 from synthdp.data.builtin import frame
 
-answers = builtin.answers
+answers = builtin.ANSWERS
 
 pytestmark = pytest.mark.check
 
@@ -26,37 +26,37 @@ def test_most_is_missing_and_both_answers_occur_in_every_column() -> None:
 def test_a_pupil_answers_in_order_and_stops_sooner_after_a_wrong_answer() -> None:
     table = answers.frame(rows=8_000)
     went_on: dict[str, list[float]] = {"right": [], "wrong": []}
-    for quiz in range(answers.QUIZZES):
-        for i in range(answers.QUESTIONS - 1):
+    for quiz in range(answers.quizzes):
+        for i in range(answers.questions - 1):
             this, after = table[answers.name(quiz, i)], table[answers.name(quiz, i + 1)].notna()
             assert not (this.isna() & after).any()
             for answer, found in went_on.items():
                 found.append(float(after[this == answer].mean()))
     assert (
-        abs(np.mean(went_on["right"]) - answers.STAYS_RIGHT) < 0.003
-        and abs(np.mean(went_on["wrong"]) - answers.STAYS_WRONG) < 0.003
+        abs(np.mean(went_on["right"]) - answers.stays_right) < 0.003
+        and abs(np.mean(went_on["wrong"]) - answers.stays_wrong) < 0.003
     )
 
 
 def test_quizzes_of_a_topic_are_begun_in_order_and_topics_are_begun_apart() -> None:
     table = answers.frame(rows=8_000)
     began = np.column_stack(
-        [table[answers.name(quiz, 0)].notna() for quiz in range(answers.QUIZZES)]
+        [table[answers.name(quiz, 0)].notna() for quiz in range(answers.quizzes)]
     )
-    for topic in answers.topics():
-        assert abs(began[:, topic[0]].mean() - answers.BEGINS) < 0.01
+    for topic in answers.quizzes_by_topic():
+        assert abs(began[:, topic[0]].mean() - answers.begins) < 0.01
         for quiz in topic[1:]:
             assert not (began[:, quiz] & ~began[:, quiz - 1]).any()
-            assert abs(began[began[:, quiz - 1], quiz].mean() - answers.BEGINS) < 0.03
-    first = [topic[0] for topic in answers.topics()]
+            assert abs(began[began[:, quiz - 1], quiz].mean() - answers.begins) < 0.03
+    first = [topic[0] for topic in answers.quizzes_by_topic()]
     assert np.abs(np.corrcoef(began[:, first].T) - np.eye(len(first))).max() < 0.04
-    assert sum(map(len, answers.topics())) == answers.QUIZZES
+    assert sum(map(len, answers.quizzes_by_topic())) == answers.quizzes
 
 
 def test_answers_agree_more_within_a_topic_than_across_and_across_more_than_by_chance() -> None:
     """One ability in general and one of each topic: both show, in this order."""
     table = answers.frame(rows=8_000)
-    firsts = [[answers.name(topic[0], i) for i in range(3)] for topic in answers.topics()]
+    firsts = [[answers.name(topic[0], i) for i in range(3)] for topic in answers.quizzes_by_topic()]
 
     def agreement(a: str, b: str) -> float:
         both = table[a].notna() & table[b].notna()

@@ -10,15 +10,15 @@ import pytest
 from synthdp.data import builtin
 from synthdp.data.builtin import frame
 
-LEAK, LINK = builtin.pain.LEAK, builtin.pain.LINK
-causes, labels, draw = builtin.pain.causes, builtin.pain.labels, builtin.pain.frame
+LEAK, LINK = builtin.PAIN.leak, builtin.PAIN.link
+causes, labels, draw = builtin.PAIN.causes, builtin.PAIN.labels, builtin.PAIN.frame
 
 ROWS = 100_000
 
 
 def test_the_graph_is_the_published_one() -> None:
-    into = [len(own) for own in causes().values()]
-    assert len(labels()) == 222 and sum(into) == 770 and max(into) == 20 and into.count(0) == 27
+    into = [len(own) for own in causes.values()]
+    assert len(labels) == 222 and sum(into) == 770 and max(into) == 20 and into.count(0) == 27
 
 
 @pytest.mark.check
@@ -26,7 +26,7 @@ def test_a_label_without_a_present_cause_appears_at_its_leak_and_one_cause_adds_
     table = {label: values.to_numpy() for label, values in draw(rows=ROWS).items()}
     assert (LEAK, LINK) == ((0.01, 0.05), (0.2, 0.8))
     leaks, links = [], []
-    for label, own in causes().items():
+    for label, own in causes.items():
         others = (
             np.column_stack([table[c] for c in own]) if own else np.zeros((ROWS, 0), dtype=bool)
         )
@@ -55,7 +55,7 @@ def test_two_causes_act_independently() -> None:
     """
     table = {label: values.to_numpy() for label, values in draw(rows=ROWS).items()}
     off = []
-    for label, own in causes().items():
+    for label, own in causes.items():
         if len(own) != 2:
             continue
         a, b = (table[c] for c in own)

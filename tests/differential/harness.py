@@ -35,7 +35,7 @@ import yaml
 
 import synthdp.cli.options
 import synthdp.release.run
-from synthdp.api.spec import Spec
+from synthdp import Spec
 from synthdp.api.text import outcome_facts, outcome_text
 from synthdp.audit.mechanisms.calls import Fingerprint, fingerprint
 from synthdp.cli.main import main

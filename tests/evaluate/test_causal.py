@@ -11,8 +11,13 @@ import pytest
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
-from synthdp.evaluate.effects import average_effect, compare_effects
-from synthdp.evaluate.independences import claims, compare_independences, conditional_dependence
+from synthdp.evaluate.effects import (
+    average_effect,
+    claims,
+    compare_effects,
+    compare_independences,
+    conditional_dependence,
+)
 from synthdp.graph.causal import CausalGraph, adjustment
 from synthdp.spec.model import Categorical, Column, Effect, Graph, Integer
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
-from synthdp.evaluate.functional.suggest import (
+from synthdp.evaluate.functional import (
     LIMITS,
     Limits,
     Suggestion,

@@ -10,13 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from synthdp.graph import chi_square as independence
 from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.ci_tests import chi_square as independence
-from synthdp.graph.ci_tests import mantel_haenszel as partial
-from synthdp.graph.ci_tests.chi_square import Answer, Floats, Query
+from synthdp.graph.chi_square import Answer, Floats, Query
 from synthdp.graph.discovery.skeleton import CiTest, pc_skeleton
-from synthdp.graph.knowledge import Knowledge
-from synthdp.graph.meek import Pdag, meek, orient_colliders, orient_known, unshielded
+from synthdp.graph.knowledge import (
+    Knowledge,
+    Pdag,
+    meek,
+    orient_colliders,
+    orient_known,
+    unshielded,
+)
 
 
 def chi_square(tables: Floats, sigma: Floats, *, level: float, margin: float) -> list[Answer]:
@@ -26,10 +31,10 @@ def chi_square(tables: Floats, sigma: Floats, *, level: float, margin: float) ->
 
 
 def mantel_haenszel(
-    tables: partial.Tables, *, level: float, margin: float, max_contrasts: int = 144
+    tables: independence.Tables, *, level: float, margin: float, max_contrasts: int = 144
 ) -> list[Answer]:
     """Mantel-Haenszel tests of tables of one shape, as the search makes them."""
-    mixture = partial.mixture_of(tables, max_contrasts)
+    mixture = independence.partial_mixture(tables, max_contrasts)
     return independence.answers(mixture, level=level, margin=margin)
 
 

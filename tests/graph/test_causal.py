@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from synthdp.errors import SynthdpError
-from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.diff import arc_f1, difference
+from synthdp.graph.causal import CausalGraph, GraphEdge, arc_f1, difference
 from synthdp.graph.knowledge import Knowledge
 from synthdp.spec.model import Graph
 

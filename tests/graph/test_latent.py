@@ -12,10 +12,10 @@ import pytest
 from benchmarks.bif import BayesianNetwork, parse_bif
 from synthdp.errors import OutputError, SynthdpError
 from synthdp.graph.causal import CausalGraph, GraphEdge, adjustment
-from synthdp.graph.ci_tests.chi_square import Answer
+from synthdp.graph.chi_square import Answer
 from synthdp.graph.discovery.measured_pc import JOINT_SHARES, ROUND_SHARES, MeasurePlan, measured_pc
+from synthdp.graph.discovery.orient import with_marks
 from synthdp.graph.discovery.skeleton import Skeleton
-from synthdp.graph.discovery.unseen_causes import with_marks
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.pag import PagLink
 from synthdp.sample.conditions import check_interventions

@@ -7,9 +7,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from synthdp.graph.ci_tests.mantel_haenszel import (
+from synthdp.graph.chi_square import (
     Tables,
-    mixture_of,
+    partial_mixture,
 )
 from tests.graph.oracle import chi_square, mantel_haenszel
 
@@ -159,7 +159,7 @@ def test_many_levels_keep_their_size_on_few_contrasts(sigma: float) -> None:
         [draws(independent((3, 40, 25), 0.3, rng), 20_000, 20, rng) for _ in range(10)]
     )
     tables = margins(counts, sigma, rng)
-    assert mixture_of(tables).weights.shape == (200, 144)
+    assert partial_mixture(tables).weights.shape == (200, 144)
     assert rejected(tables) <= 0.07 + 2 * np.sqrt(0.07 * 0.93 / 200)
 
 

@@ -12,9 +12,8 @@ from benchmarks.bif import BayesianNetwork
 from benchmarks.random_networks import random_network
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.errors import SynthdpError
-from synthdp.graph.causal import CausalGraph
-from synthdp.graph.ci_tests.chi_square import Answer
-from synthdp.graph.diff import arc_f1
+from synthdp.graph.causal import CausalGraph, arc_f1
+from synthdp.graph.chi_square import Answer
 from synthdp.graph.discovery.measured_pc import (
     JOINT_SHARES,
     ROUND_SHARES,

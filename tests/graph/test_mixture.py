@@ -9,7 +9,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import chi2
 
-from synthdp.graph.ci_tests.chi_square import upper_tail
+from synthdp.graph.chi_square import upper_tail
 
 
 @pytest.mark.parametrize("p", [0.02, 1e-3, 1e-5, 1e-8])

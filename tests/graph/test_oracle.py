@@ -18,13 +18,11 @@ from hypothesis import given, settings
 
 from benchmarks.bif import BayesianNetwork
 from synthdp.data.domain import Domain
-from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.causal import CausalGraph, GraphEdge, difference
 from synthdp.graph.contrib.rank_pc import Links
 from synthdp.graph.contrib.rank_pc import graph_of as ranked_graph
-from synthdp.graph.diff import difference
 from synthdp.graph.discovery import Releaser
-from synthdp.graph.knowledge import Knowledge
-from synthdp.graph.meek import Pdag, colliders, cpdag_of, extend, meek
+from synthdp.graph.knowledge import Knowledge, Pdag, colliders, cpdag_of, extend, meek
 from synthdp.graph.stage import find_graph
 from synthdp.spec.model import Categorical, Graph
 from tests.graph.oracle import oracle_pc
@@ -134,7 +132,7 @@ def test_the_stage_publishes_no_direction_that_the_class_leaves_open(
     domain = Domain.from_spec(
         {n: Categorical(type="categorical", categories=("0", "1")) for n in names}
     )
-    found = find_graph(cast(Releaser, None), Graph(mode="learn"), domain).graph
+    found = find_graph(cast("Releaser", None), Graph(mode="learn"), domain).graph
     assert set(found.directed) == set(truth.cpdag().directed)
     assert set(map(frozenset, found.undirected)) == set(map(frozenset, truth.cpdag().undirected))
     assert CausalGraph.from_json(found.to_json()) == found

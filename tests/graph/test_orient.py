@@ -7,10 +7,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.diff import difference
-from synthdp.graph.knowledge import Knowledge
-from synthdp.graph.meek import Pdag, colliders, meek, orient_colliders
+from synthdp.graph.causal import CausalGraph, GraphEdge, difference
+from synthdp.graph.knowledge import Knowledge, Pdag, colliders, meek, orient_colliders
 from tests.graph.oracle import oracle_pc
 
 

@@ -10,9 +10,9 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from synthdp.graph.ci_tests.chi_square import Query, Verdict
-from synthdp.graph.discovery import unseen_causes
-from synthdp.graph.discovery.unseen_causes import Ask, Separators, orient
+from synthdp.graph.chi_square import Query, Verdict
+from synthdp.graph.discovery import orient as unseen_causes
+from synthdp.graph.discovery.orient import Ask, Separators, orient
 from synthdp.graph.knowledge import Pair
 from synthdp.graph.pag import Pag, unsettled
 

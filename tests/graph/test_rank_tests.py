@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from benchmarks.exact_tests import exact_kendall, exact_spearman
-from synthdp.graph.ci_tests.chi_square import Answer
+from synthdp.graph.chi_square import Answer
 from synthdp.graph.contrib.rank_pc import noisy_rank_answer
 from synthdp.privacy.mechanisms.ranks import STATISTICS, STEPS, VARIANCE_STEPS
 

@@ -15,7 +15,7 @@ from benchmarks.numeric import fork as fork_of_five
 from benchmarks.numeric import plan_of_test, released_moments
 from synthdp.data.basis import Basis
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.graph.ci_tests.chi_square import Answer
+from synthdp.graph.chi_square import Answer
 from synthdp.graph.contrib.rcit_pc import MomentTests, residuals
 from synthdp.privacy.mechanisms.moments import MomentMatrix, NoisyMoments
 

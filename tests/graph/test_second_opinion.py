@@ -10,8 +10,7 @@ import pytest
 
 from benchmarks.bif import BayesianNetwork
 from synthdp.graph.discovery.orient import SETTINGS, Gram, second_opinion
-from synthdp.graph.knowledge import Knowledge
-from synthdp.graph.meek import Pdag
+from synthdp.graph.knowledge import Knowledge, Pdag
 from synthdp.graph.tables import NoisyTables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 

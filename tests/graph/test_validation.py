@@ -14,7 +14,7 @@ import pytest
 from benchmarks.bif import BayesianNetwork
 from synthdp.errors import GateError
 from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.ci_tests.chi_square import Answer, Query
+from synthdp.graph.chi_square import Answer, Query
 from synthdp.graph.stage import rounds, validated
 from synthdp.graph.validation import (
     ValidationReport,

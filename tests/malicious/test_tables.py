@@ -23,7 +23,7 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY
 from synthdp.privacy.source import read_private
 from synthdp.privacy.table import Table
-from synthdp.spec.init.draft import draft_spec
+from synthdp.spec.draft import draft_spec
 from synthdp.spec.model import (
     Categorical,
     CsvSource,

@@ -20,8 +20,7 @@ from benchmarks.bif import read_bif
 from synthdp.data import builtin
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.model import ancestral
-from synthdp.model.ancestral import column_samplers, levels_of
-from synthdp.model.architecture import Architecture
+from synthdp.model.ancestral import Architecture, column_samplers, levels_of
 from synthdp.model.network import CausalVae
 from synthdp.model.synthesizer import arrays
 from tests.model.conftest import generator, synthesizer_of

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.model.architecture import Architecture
+from synthdp.model.ancestral import Architecture
 from synthdp.model.fit import target_regression
 from synthdp.model.log_linear import SETTINGS, common_strength, scores
 from synthdp.privacy.mechanisms.marginals import NoisyTable

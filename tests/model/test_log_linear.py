@@ -16,7 +16,7 @@ from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.predict import PairTables, SmoothPair
 from synthdp.graph.stage import GraphResult
-from synthdp.model.architecture import Architecture
+from synthdp.model.ancestral import Architecture
 from synthdp.model.fit import architecture_for, assemble, build_start
 from synthdp.model.log_linear import LogLinear, fit_log_linear
 from synthdp.model.network import CausalVae

@@ -9,8 +9,7 @@ import pytest
 from synthdp.bundle.descriptions import spec_yaml
 from synthdp.data.domain import Domain
 from synthdp.errors import SpecError
-from synthdp.model.moments import moment_sums
-from synthdp.model.planning import plan_for
+from synthdp.model.planning import moment_sums, plan_for
 from synthdp.privacy.mechanisms.sums import NUMBER
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec

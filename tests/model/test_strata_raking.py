@@ -12,7 +12,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.stage import GraphResult
 from synthdp.model import sampling
-from synthdp.model.architecture import Architecture
+from synthdp.model.ancestral import Architecture
 from synthdp.model.fit import Fitted
 from synthdp.model.raking import Placed, strata_to_follow
 from synthdp.model.synthesizer import untrained

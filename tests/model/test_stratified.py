@@ -7,13 +7,13 @@ import numpy.typing as npt
 import pytest
 
 from synthdp.data.domain import ColumnDomain
-from synthdp.model.row_selection import MeasuredPair
-from synthdp.model.stratified import (
+from synthdp.model.raking import (
     kd_tree_order,
     raked_probabilities,
     stratified_draw,
     stratified_uniforms,
 )
+from synthdp.model.row_selection import MeasuredPair
 
 COLUMNS = (
     ColumnDomain("a", "ordinal", tuple("01234567"), False),

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from synthdp.data.domain import ColumnDomain, Domain, level_features
-from synthdp.model.architecture import Architecture
+from synthdp.model.ancestral import Architecture
 from synthdp.model.fit import target_regression, width_groups
 from synthdp.model.network import CausalVae
 from synthdp.model.synthesizer import Synthesizer, arrays

@@ -20,7 +20,7 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.private import _KERNEL_KEY, Released
 from synthdp.privacy.session import REHEARSAL
-from synthdp.spec.model.linked import LinkedSpec
+from synthdp.spec.model import LinkedSpec
 from tests.visits import linked_spec, made_up
 
 

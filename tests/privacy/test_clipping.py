@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from synthdp.model.architecture import Architecture
+from synthdp.model.ancestral import Architecture
 from synthdp.model.network import CausalVae
 from tests.builders import dp_sgd
 from tests.privacy.conftest import Train

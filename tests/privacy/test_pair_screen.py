@@ -20,9 +20,10 @@ from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.events.kernel import GumbelMaxDpEvent
 from synthdp.privacy.mechanisms import pair_screen
 from synthdp.privacy.mechanisms.pair_screen import (
-    MANY_ROWS,
+    COUNTING,
     MAX_LEVELS,
     MOVES,
+    CountingSettings,
     PairScreen,
     association_scores,
     distances,
@@ -63,7 +64,7 @@ def test_scores_are_the_floor_of_the_norm_however_the_columns_are_cut(
     most: int, domain_of: MakeDomain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pair_screen, "MAX_LEVELS", most)
-    monkeypatch.setattr(pair_screen, "BLOCK_ROWS", 7)
+    monkeypatch.setattr(pair_screen, "COUNTING", CountingSettings(block_rows=7))
     domain, rng = domain_of(2, 4, 3, 3, 1, 5), np.random.default_rng(0)
     pairs = (*all_pairs(domain)[::-1], ("c", "a"))
     for rows in (0, 1, 2, 7, 61):
@@ -114,7 +115,7 @@ def test_no_unit_moves_a_score_further_than_is_charged(rows_of_unit: int) -> Non
 
 
 def test_sums_beyond_64_bits_are_whole_and_exact() -> None:
-    rows = 3 * MANY_ROWS
+    rows = 3 * COUNTING.many_rows
     half = rows // 2
     counts = np.diag([float(half), float(half)])
     margin, starts = np.array([float(half), float(half)]), np.array([0])

@@ -18,6 +18,7 @@ from synthdp.data.encoding import Codes
 from synthdp.privacy.events.kinds import event_to_json
 from synthdp.privacy.mechanisms import scores
 from synthdp.privacy.mechanisms.scores import (
+    PairSettings,
     ScoreBudget,
     Scorecard,
     ScoreCounts,
@@ -171,7 +172,7 @@ def test_the_noise_is_that_of_the_charge_and_no_other(domain_of: MakeDomain) -> 
 def test_misplaced_rows_are_rows_times_total_variation(
     domain_of: MakeDomain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scores, "COUNTED_AT_ONCE", 16)  # several passes
+    monkeypatch.setattr(scores, "PAIRS", PairSettings(cells_at_once=16))  # several passes
     domain = domain_of(3, 4, 2)
     real, synthetic = drawn(domain, 500, 1), drawn(domain, 70, 2) // 2
     for tables in compared(domain).values():
@@ -212,7 +213,7 @@ def test_what_is_compared_follows_from_the_domain(
 ) -> None:
     assert list(compared(domain_of(3))) == ["tv1"]
     assert compared(domain_of(2, 1025, 1025))["tv2"] == (("a", "b"), ("a", "c"))
-    monkeypatch.setattr(scores, "MAX_PAIRS", 10)
+    monkeypatch.setattr(scores, "PAIRS", PairSettings(pairs=10))
     wide = domain_of(*[2] * 26)
     compared.cache_clear()
     first = compared(wide)["tv2"]

@@ -15,7 +15,7 @@ from scipy import stats
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import OutputError
-from synthdp.model.architecture import Architecture
+from synthdp.model.ancestral import Architecture
 from synthdp.model.network import CausalVae
 from synthdp.privacy.dpsgd.settings import BLOCK_SLACK, MAX_SINGLE, MAX_WEIGHT, DpSgd
 from synthdp.privacy.dpsgd.training import Training, _Trainer

@@ -21,7 +21,7 @@ import torch
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import BoundaryError, BudgetError
-from synthdp.model.architecture import Architecture
+from synthdp.model.ancestral import Architecture
 from synthdp.model.network import CausalVae
 from synthdp.model.target_stage import TargetRegression
 from synthdp.privacy.dpsgd.batched import train_side_by_side, train_stacked

@@ -33,7 +33,7 @@ from synthdp.inference.figures import Rows
 from synthdp.inference.words import counted
 from synthdp.ledger import connect
 from synthdp.model import fit, sampling
-from synthdp.model.architecture import Architecture
+from synthdp.model.ancestral import Architecture
 from synthdp.model.constraints import Constraints
 from synthdp.model.fit import architecture_for
 from synthdp.model.planning import plan_for

@@ -22,8 +22,8 @@ import pytest
 from synthdp.cli import review
 from synthdp.errors import OutputError
 from synthdp.spec.load.loader import load_spec
-from synthdp.tracking.note import AttackOutcome, PublicationVerdict
 from synthdp.tracking.server import USER, Pages, credentials, serving, store_of
+from synthdp.tracking.store import AttackOutcome, PublicationVerdict
 
 pytestmark = pytest.mark.check
 

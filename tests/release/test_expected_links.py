@@ -14,7 +14,7 @@ from synthdp.api.text import quality_lines
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.ci_tests.chi_square import Floats, Mixture, answers, weakest_effects
+from synthdp.graph.chi_square import Floats, Mixture, answers, weakest_effects
 from synthdp.graph.tables import NoisyTables
 from synthdp.graph.validation import implications, validate
 from synthdp.model.planning import plan_for

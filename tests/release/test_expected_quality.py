@@ -19,7 +19,7 @@ from synthdp.api.text import quality_lines
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.errors import SpecError
-from synthdp.graph.ci_tests.chi_square import Answer
+from synthdp.graph.chi_square import Answer
 from synthdp.graph.level_groups import equal_groups
 from synthdp.graph.margins import Probabilities, one_way_probabilities, pooled
 from synthdp.graph.predict import axis, smoothed_pair

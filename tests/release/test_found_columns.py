@@ -14,7 +14,7 @@ from synthdp.data.cells import FORMS, SIZES, form_of, size_of
 from synthdp.privacy.mechanisms.frequent_texts import READINGS, NoisyTexts
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.release.private_init import Reader, columns_to_read, found_columns
-from synthdp.spec.init.private_draft import FoundColumn
+from synthdp.spec.draft import FoundColumn
 from synthdp.spec.model import Column
 
 SIGMA = 20.0

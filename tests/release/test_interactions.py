@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from synthdp.api import Bundle
+from synthdp import Bundle
 from synthdp.errors import VerifyError
 from synthdp.graph.causal import ActsTogether, CausalGraph
 from synthdp.privacy import plan

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from synthdp.api import Bundle
+from synthdp import Bundle
 from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph
 from synthdp.release.run import release

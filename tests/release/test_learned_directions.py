@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from synthdp.api.bundle import Bundle
+from synthdp import Bundle
 from synthdp.errors import OutputError
 from synthdp.graph.formats import WRITERS, read_graph
 from synthdp.release.run import release

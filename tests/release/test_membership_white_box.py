@@ -29,7 +29,7 @@ from synthdp.data import builtin
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.graph.causal import CausalGraph
-from synthdp.model.architecture import Architecture
+from synthdp.model.ancestral import Architecture
 from synthdp.model.network import CausalVae
 from synthdp.model.synthesizer import Synthesizer, arrays
 from synthdp.privacy.calibration import make_plan

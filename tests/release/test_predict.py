@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import yaml
 
-from synthdp.api import Bundle
+from synthdp import Bundle
 from synthdp.audit import plan as audit
 from synthdp.audit.plan import public_graph
 from synthdp.audit.shadow_models import ShadowTrainer, TableMeasurer, shadow_spec

@@ -19,8 +19,7 @@ from synthdp.audit.shadow_models import TableMeasurer, plan_at, shadow_spec
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
-from synthdp.graph import prediction_rounds
-from synthdp.graph.prediction_rounds import SETTINGS
+from synthdp.graph import predict
 from synthdp.model.planning import plan_for
 from synthdp.privacy import plan
 from synthdp.privacy.mechanisms.pair_screen import MAX_LEVELS, ChosenScreen, PairScreen
@@ -40,9 +39,9 @@ UNJUDGED = {"evaluation": {"enabled": False}, "attacks": {"membership": {"enable
 @pytest.fixture(scope="module", autouse=True)
 def wide() -> Iterator[None]:
     """Of ten pairs the four of the target are counted, and five that are told."""
-    rule = replace(SETTINGS, clear=1e9, min_columns=5, kept_per_column=1)
+    rule = replace(predict.ROUNDS, clear=1e9, min_columns=5, kept_per_column=1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prediction_rounds, "SETTINGS", rule)
+        patch.setattr(predict, "ROUNDS", rule)
         patch.setattr(plan, "GROUP_SIZES", (1, 2))
         yield
 
@@ -125,9 +124,7 @@ def test_engine_sql_leaves_out_the_farthest_pairs_and_says_so(
     spec["compute"] = {"engine": "sql"}
     path = tmp_path / "spec.yaml"
     path.write_text(yaml.safe_dump(spec))
-    monkeypatch.setattr(
-        prediction_rounds, "SETTINGS", replace(prediction_rounds.SETTINGS, max_pairs=7)
-    )
+    monkeypatch.setattr(predict, "ROUNDS", replace(predict.ROUNDS, max_pairs=7))
     told = " ".join(synthdp("plan", path).out.split())
     assert "graph: all pairs" in told and "of 10 pairs of columns 7 are counted" in told
     assert "the others are those of columns side by side" in told
@@ -159,8 +156,8 @@ def test_models_of_an_attack_take_the_road_of_their_release(
     assert list(planned.graph) == ROUNDS
     codes = encode(domain, predict_table(60))[0]
     assert len(TableMeasurer(domain, planned)(codes)) == 2 * 5 + 3 * 10
-    rule = replace(prediction_rounds.SETTINGS, clear=10.0)
-    monkeypatch.setattr(prediction_rounds, "SETTINGS", rule)
+    rule = replace(predict.ROUNDS, clear=10.0)
+    monkeypatch.setattr(predict, "ROUNDS", rule)
     assert list(plan_for(spec, domain).graph) == ["all pairs", "chosen pairs"]
     assert list(plan_for(shadow, domain).graph) == ROUNDS
     for epsilon in (1.0, np.inf):

@@ -13,7 +13,7 @@ import pytest
 
 from synthdp.release.tracked import TRACKED
 from synthdp.tracking.mlflow_run import Tracker
-from synthdp.tracking.note import AttackOutcome, PublicationVerdict
+from synthdp.tracking.store import AttackOutcome, PublicationVerdict
 
 pytestmark = pytest.mark.check
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from synthdp.errors import WrongTableError
-from synthdp.model.planning import DEVIATIONS, check_total, noisy_total
+from synthdp.model.planning import check_total, noisy_total
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.load.loader import load_spec
 
@@ -117,11 +117,11 @@ def test_where_the_limits_are(tiny: Any, holdout: float) -> None:
         return check_total([NoisyTable(exact[0].columns, exact[0].counts * rows, 10.0)], spec)
 
     for limit, side in ((fit / 2, -1), (fit * 2, 1)):
-        slack = DEVIATIONS * np.hypot(noise, np.sqrt(limit * holdout))
+        slack = 4 * np.hypot(noise, np.sqrt(limit * holdout))
         assert told(limit + side * (slack - 1))
         with pytest.raises(WrongTableError):
             told(limit + side * (slack + 1))
-    assert told(fit) == [] and told(fit - DEVIATIONS * noise + 1) == []
+    assert told(fit) == [] and told(fit - 4 * noise + 1) == []
 
 
 def test_where_ids_are_the_unit_few_rows_may_be_left(tiny: Any) -> None:

@@ -9,9 +9,15 @@ import numpy as np
 import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.evaluate.effects import CoverageRow, EffectRow, Estimate
+from synthdp.evaluate.effects import (
+    CoverageRow,
+    Dependence,
+    EffectRow,
+    Estimate,
+    IndependenceReport,
+    IndependenceRow,
+)
 from synthdp.evaluate.fidelity import fidelity, pair_plot
-from synthdp.evaluate.independences import Dependence, IndependenceReport, IndependenceRow
 from synthdp.evaluate.learners import summarize
 from synthdp.evaluate.run import EvaluationReport
 from synthdp.evaluate.subgroups import SubgroupRow, TwoSampleRow

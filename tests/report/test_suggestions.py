@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from synthdp.evaluate.functional.suggest import Suggestion, SuggestionReport
+from synthdp.evaluate.functional import Suggestion, SuggestionReport
 from synthdp.report.internal.page import render, write_internal_report
 from tests.report.test_report import HOSTILE, Page, content
 

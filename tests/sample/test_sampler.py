@@ -5,6 +5,7 @@ files.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,14 @@ from hypothesis import strategies as st
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, SpecError
 from synthdp.graph.level_groups import LevelLaw
-from synthdp.model.architecture import Architecture
+from synthdp.model.ancestral import Architecture
 from synthdp.model.constraints import Constraints
 from synthdp.model.network import CausalVae
 from synthdp.model.synthesizer import Synthesizer, arrays
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.sample.conditions import settings_of
 from synthdp.sample.files import write_blocks
-from synthdp.sample.sampler import USED_TWICE, Sampler, Weighing, one_use
+from synthdp.sample.sampler import SETTINGS, Sampler, Weighing, one_use
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import skeleton
 
@@ -193,7 +194,7 @@ def test_rare_conditions_are_met_with_rows_of_their_own() -> None:
     table = draw(sampler(rare=9.0), 5_000, given=("visits=0",))
     assert (table["visits"] == 0).all() and table[
         ["age", "weight", "joined"]
-    ].duplicated().mean() < 2 * USED_TWICE + 0.05
+    ].duplicated().mean() < 2 * SETTINGS.used_twice + 0.05
 
 
 def test_an_impossible_condition_is_refused_with_its_probability() -> None:
@@ -205,7 +206,7 @@ def test_an_impossible_condition_is_refused_with_its_probability() -> None:
 
 
 def test_a_condition_that_too_few_draws_serve_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("synthdp.sample.sampler.MAX_DRAWS", 1)
+    monkeypatch.setattr("synthdp.sample.sampler.SETTINGS", replace(SETTINGS, max_draws=1))
     with pytest.raises(
         OutputError, match=r"probability of about .* fewer than one drawn row in 1 could"
     ):
@@ -237,8 +238,8 @@ def test_the_weight_of_one_use_is_the_least_that_keeps_second_uses_rare(
     beyond = [np.maximum(weights - w, 0).sum() for w in (whole, *(v for v in weights if v < whole))]
     assert (
         whole > 0
-        and beyond[0] <= USED_TWICE * weights.sum() * (1 + 1e-9)
-        and all(b > USED_TWICE * weights.sum() * (1 - 1e-9) for b in beyond[1:])
+        and beyond[0] <= SETTINGS.used_twice * weights.sum() * (1 + 1e-9)
+        and all(b > SETTINGS.used_twice * weights.sum() * (1 - 1e-9) for b in beyond[1:])
     )
 
 
@@ -329,7 +330,8 @@ def test_every_wrong_setting_is_told_at_once() -> None:
 def test_files_come_in_blocks_and_keep_their_types(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("synthdp.sample.sampler.BLOCK_CELLS", 6000)
+    few = replace(SETTINGS, block_cells=6000)
+    monkeypatch.setattr("synthdp.sample.sampler.SETTINGS", few)
     made, sizes = sampler(), []
 
     def blocks(rows: int) -> Any:

@@ -12,11 +12,17 @@ import pytest
 from synthdp.bundle.descriptions import spec_yaml
 from synthdp.errors import DataError, SpecError
 from synthdp.spec.codebook import Codebook, Described
-from synthdp.spec.init.draft import Header, draft_spec, read_header
-from synthdp.spec.init.private_draft import FoundColumn, Request, private_draft
-from synthdp.spec.init.questions import GoBackError, KeptAnswers, ask_column, with_back
+from synthdp.spec.draft import (
+    FoundColumn,
+    Header,
+    Request,
+    draft_spec,
+    private_draft,
+    read_header,
+)
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import Boolean, Categorical, Datetime, IdUnit, Integer, Number, Ordinal
+from synthdp.spec.questions import GoBackError, KeptAnswers, ask_column, with_back
 
 CANARY = "canary-7391"
 

@@ -16,7 +16,7 @@ from synthdp.errors import DataError, SpecError
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY
 from synthdp.privacy.source import read_private
-from synthdp.spec.init.draft import draft_spec, read_header
+from synthdp.spec.draft import draft_spec, read_header
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
 from tests.spec.test_draft import Script

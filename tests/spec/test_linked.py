@@ -14,17 +14,16 @@ from typing import Any
 import jsonschema
 import pytest
 
-from synthdp.api.spec import Spec
+from synthdp import Spec
 from synthdp.bundle.linked import as_one
 from synthdp.errors import SpecError
 from synthdp.spec.checks.linked import linked_traps
-from synthdp.spec.expressions.nodes import Node, parse_arrow, parse_node, parse_rule
+from synthdp.spec.expressions.parsed import Node, parse_arrow, parse_node, parse_rule
 from synthdp.spec.load.loader import load_spec, own_text, parse_any, parse_spec
 from synthdp.spec.load.yaml_tree import read
 from synthdp.spec.model import LinkedRule, LinkedSpec, ReleaseSpec
 from synthdp.spec.model.rules import linked_engine
-from synthdp.spec.schema import json_schema
-from synthdp.spec.writing import yaml_text
+from synthdp.spec.writing import json_schema, yaml_text
 
 FOLDER = Path(__file__).with_name("linked")
 CLINIC = (FOLDER / "clinic.yaml").read_text(encoding="utf-8")

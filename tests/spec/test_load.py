@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from synthdp.errors import SpecError, SpecProblem
-from synthdp.spec.load.loader import MAX_BYTES, MAX_LISTED, load_spec, parse_spec, replaced
-from synthdp.spec.load.yaml_tree import Node, read
+from synthdp.spec.load.loader import load_spec, parse_spec, replaced
+from synthdp.spec.load.yaml_tree import LIMITS, Node, read
 from synthdp.spec.model import Boolean, Categorical, Datetime, Number, Ordinal
 from tests.builders import skeleton
 
@@ -82,7 +82,7 @@ def test_byte_order_mark_and_windows_line_ends(tmp_path: Path) -> None:
         (b"", (1, 1), "empty"),
         (b"a: 1\nb: \xff\n", (2, 4), "UTF-8"),
         ("a: 1".encode("utf-16"), (1, 1), "UTF-8"),
-        (b"#" * (MAX_BYTES + 1), (1, 1), "larger"),
+        (b"#" * (LIMITS.bytes + 1), (1, 1), "larger"),
     ],
 )
 def test_files_that_are_no_spec(
@@ -180,7 +180,7 @@ def test_the_list_ends_after_a_hundred() -> None:
     extra = "".join(f"k{i:03}: 1\n" for i in range(250))
     with pytest.raises(SpecError) as caught:
         parse_spec(TEXT + extra, path="s")
-    assert len(caught.value.problems) == MAX_LISTED + 1
+    assert len(caught.value.problems) == LIMITS.listed + 1
     assert "150 more mistakes" in caught.value.problems[-1].message
 
 
@@ -271,7 +271,8 @@ def test_loading_imports_nothing_heavy() -> None:
     )
     code = (
         "import sys; from pathlib import Path; from synthdp.spec.load.loader import load_spec;"
-        f" import synthdp.spec.init.draft, synthdp.spec.schema\nload_spec(Path({str(COMPLETE)!r}));"
+        " import synthdp.spec.draft, synthdp.spec.writing\n"
+        f"load_spec(Path({str(COMPLETE)!r}));"
         f" print([m for m in {heavy!r} if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -29,9 +29,8 @@ from synthdp.spec.model import (
     rules,
 )
 from synthdp.spec.model.rules import (
-    ESTIMANDS_SHARE,
     FINE_SHARES,
-    MOMENTS_SHARE,
+    LEFT_OUT,
     PREDICT_SHARES,
     batch,
     fine_bins,
@@ -203,7 +202,7 @@ def test_mode_predict_gives_fine_bins_to_ranges_that_leave_them_out() -> None:
     assert [domain[name].levels for name in ("age", "price", "pay", "day")] == [121, 983, 208, 731]
     assert spec.columns["told"].edges is None and domain["told"].levels == 5  # type: ignore[union-attr]
     shares = spec.privacy.shares
-    assert shares.moments == MOMENTS_SHARE
+    assert shares.moments == LEFT_OUT.moments
     assert shares.measure / shares.graph == pytest.approx(FINE_SHARES.measure / FINE_SHARES.graph)
     age = domain["age"]
     assert age.labels[:3] == ("0", "1", "2"), "the spike, then every other age"
@@ -290,7 +289,7 @@ def test_the_contract_tells_the_shares_that_mode_predict_gets() -> None:
     for shares in (PREDICT_SHARES, FINE_SHARES):
         parts = f"measure {shares.measure:g}, graph {shares.graph:g}, train {shares.train:g}"
         assert parts in told
-    assert f"; {ESTIMANDS_SHARE:g} where" in str(Shares.model_fields["estimands"].description)
+    assert f"; {LEFT_OUT.estimands:g} where" in str(Shares.model_fields["estimands"].description)
 
 
 def test_told_bins_are_kept_and_so_are_the_shares_that_go_with_them() -> None:

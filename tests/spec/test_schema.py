@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from synthdp.spec.load.yaml_tree import read
-from synthdp.spec.schema import DIALECT, json_schema
+from synthdp.spec.writing import DIALECT, json_schema
 
 TEXT = Path(__file__).with_name("complete_spec.yaml").read_text(encoding="utf-8")
 

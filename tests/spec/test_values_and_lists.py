@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from synthdp.api.spec import Spec
+from synthdp import Spec
 from synthdp.bundle.descriptions import public_spec, spec_yaml
 from synthdp.data.domain import Domain
 from synthdp.errors import SpecError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from synthdp.spec.load.yaml_tree import MAX_DEPTH, MAX_NODES, RawFloat, plain, read
+from synthdp.spec.load.yaml_tree import LIMITS, RawFloat, plain, read
 
 
 @pytest.mark.parametrize(
@@ -116,14 +116,14 @@ def test_quotes_make_text() -> None:
 def test_depth_is_bounded(bomb: str) -> None:
     tree, mistakes = read(bomb)
     assert tree is None
-    assert [f"{MAX_DEPTH} levels" in m.message for m in mistakes] == [True]
+    assert [f"{LIMITS.depth} levels" in m.message for m in mistakes] == [True]
 
 
 @pytest.mark.check
 def test_size_is_bounded() -> None:
-    tree, mistakes = read("[" + "1," * (MAX_NODES + 1) + "]")
+    tree, mistakes = read("[" + "1," * (LIMITS.nodes + 1) + "]")
     assert tree is None
-    assert f"{MAX_NODES:,} values" in mistakes[0].message
+    assert f"{LIMITS.nodes:,} values" in mistakes[0].message
 
 
 def test_places() -> None:

@@ -21,15 +21,16 @@ from synthdp.errors import GateError, OutputError
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
 from synthdp.tracking.mlflow_run import Tracker, log_tags, tracker
-from synthdp.tracking.note import (
+from synthdp.tracking.store import (
+    PATIENCE,
     VIEW_COLUMNS,
     VIEW_TAG,
     AttackOutcome,
+    Patience,
     PublicationVerdict,
     note,
     view_path,
 )
-from synthdp.tracking.store import OPEN_SECONDS
 
 pytestmark = pytest.mark.check
 
@@ -360,7 +361,7 @@ def test_a_deleted_experiment_is_told_with_both_ways_out(store: Store) -> None:
         tracker(spec, folder=store.folder, run="after"),
     ):
         pass
-    assert time.monotonic() - begun < OPEN_SECONDS
+    assert time.monotonic() - begun < PATIENCE.opened
     told = str(caught.value)
     assert "experiment 'ward 7' of the MLflow store was deleted" in told
     assert f"restore --experiment-id {found.experiment_id}" in told
@@ -381,7 +382,7 @@ def test_a_deleted_experiment_is_told_with_both_ways_out(store: Store) -> None:
 def test_each_reason_of_a_closed_store_has_its_own_advice(
     store: Store, tmp_path: Path, broken: str, why: str, do: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("synthdp.tracking.store.OPEN_SECONDS", 0.0)
+    monkeypatch.setattr("synthdp.tracking.store.PATIENCE", Patience(opened=0.0))
     path = tmp_path / "mlflow.db"
     if broken == "text":
         path.write_text("no database\n" * 200)

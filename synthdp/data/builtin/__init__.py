@@ -1,8 +1,8 @@
 """Simulated tables that ship with synthdp, each with the causal graph that it was drawn from.
 
-    survey   "synthetic": 22 columns of every kind x 1000 rows
-    pain     "pain1000", "pain5000": 222 columns of two values
-    answers  "eedi": 948 columns x 2950 rows, three quarters of them missing
+    survey        "synthetic": 22 columns of every kind x 1000 rows
+    wide.Pain     "pain1000", "pain5000": 222 columns of two values
+    wide.Answers  "eedi": 948 columns x 2950 rows, three quarters of them missing
 
 Nobody is in them. Seeds are fixed and public, so everybody has the same tables; the graphs are true
 by construction. `DRAFTS` writes the specs of the wide ones, of too many columns for a hand:
@@ -19,14 +19,15 @@ from string import Template
 import numpy as np
 import pandas as pd
 
-from synthdp.data.builtin import answers, pain, survey
+from synthdp.data.builtin import survey
+from synthdp.data.builtin.wide import ANSWERS, PAIN
 from synthdp.spec.model import Graph
 
 TABLES: Mapping[str, tuple[Callable[[], pd.DataFrame], Callable[[], Graph]]] = {
     "synthetic": (survey.frame, survey.graph),
-    "pain1000": (lambda: pain.frame(rows=1000), pain.graph),
-    "pain5000": (lambda: pain.frame(rows=5000), pain.graph),
-    "eedi": (answers.frame, answers.graph),
+    "pain1000": (lambda: PAIN.frame(rows=1000), PAIN.graph),
+    "pain5000": (lambda: PAIN.frame(rows=5000), PAIN.graph),
+    "eedi": (ANSWERS.frame, ANSWERS.graph),
 }
 """What draws the rows of a table, and the graph section of its spec."""
 
@@ -45,19 +46,19 @@ _KEPT = "\0"  # a space inside a name, where no line is broken
 
 
 def _pain(rows: int) -> str:
-    arrows = [(cause, effect) for effect, parents in pain.causes().items() for cause in parents]
+    arrows = [(cause, effect) for effect, parents in PAIN.causes.items() for cause in parents]
     pairs = 40  # of the 770 arrows
-    chosen = np.random.default_rng(pain.SEED).choice(len(arrows), pairs, replace=False)
-    targets = np.random.default_rng(pain.SEED).choice(pain.labels(), 20, replace=False).tolist()
+    chosen = np.random.default_rng(PAIN.seed).choice(len(arrows), pairs, replace=False)
+    targets = np.random.default_rng(PAIN.seed).choice(PAIN.labels, 20, replace=False).tolist()
     return _filled(
         "pain",
         f"pain{rows}",
         rows=rows,
         number=pairs,
-        columns=_lines(f"  {label}: {{type: boolean}}" for label in pain.labels()),
+        columns=_lines(f"  {label}: {{type: boolean}}" for label in PAIN.labels),
         pairs=_wrapped(f"[{', '.join(f'[{_names(arrows[i])}]' for i in sorted(chosen))}]"),
-        effects=_wrapped(f"[{_names([effect for effect, own in pain.causes().items() if own])}]"),
-        targets=_wrapped(f"[{_names(sorted(targets, key=pain.labels().index))}]"),
+        effects=_wrapped(f"[{_names([effect for effect, own in PAIN.causes.items() if own])}]"),
+        targets=_wrapped(f"[{_names(sorted(targets, key=PAIN.labels.index))}]"),
     )
 
 
@@ -66,8 +67,8 @@ def _answers() -> str:
     return _filled(
         "eedi",
         "eedi",
-        rows=answers.ROWS,
-        topics=answers.TOPICS,
+        rows=ANSWERS.rows,
+        topics=ANSWERS.topics,
         columns=_lines(f"  {column}: {kind}" for column in latent[0]),
         latent=_lines(_wrapped(f"- [{_names(columns)}]") for columns in latent),
     )

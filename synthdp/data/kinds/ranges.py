@@ -269,9 +269,6 @@ def _iso(column: Datetime, instant: datetime) -> str:
 # --- levels of a range: spikes, then bins ---
 
 
-ROUNDING = 1e-6  # part of a step of the last decimal that an edge may be off by
-
-
 def range_levels(name: str, column: Ranged, text: Callable[[float], str]) -> ColumnDomain:
     """A range as levels; `text` writes a number of its scale."""
     whole = not column.continuous
@@ -341,9 +338,10 @@ def drawn_reals(domain: ColumnDomain, codes: Levels, rng: np.random.Generator) -
     left, width = _bins(domain)
     step = 10.0**-domain.decimals
     closed = left + width >= domain.stop
-    first = np.ceil(left / step - ROUNDING)
+    off = 1e-6  # part of a step that rounding may move an edge by
+    first = np.ceil(left / step - off)
     end = (left + width) / step
-    last = np.where(closed, np.floor(end + ROUNDING), np.ceil(end - ROUNDING) - 1)
+    last = np.where(closed, np.floor(end + off), np.ceil(end - off) - 1)
     count, uniform = (last - first + 1)[codes], rng.random(len(codes))
     written = np.round((first[codes] + np.floor(uniform * count)) * step, domain.decimals)
     real = np.where(count >= 1, written, left[codes] + uniform * width[codes])

@@ -26,12 +26,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm
 
-from synthdp.data.basis import POINTS, KernelGrid
+from synthdp.data.basis import KernelGrid
 from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.knowledge import Knowledge, Pair
-from synthdp.graph.meek import meek
+from synthdp.graph.knowledge import Knowledge, Pair, meek
 from synthdp.privacy.mechanisms.anm import CELLS, NoisyPair, NoisyScores, OrientationBudget, Score
 from synthdp.privacy.plan import MechanismFactory, graph_purpose, needed
 from synthdp.privacy.private import Released
@@ -264,11 +263,9 @@ def _features(spread: float, values: Floats) -> Floats:
     """Kernel features of values in [-1, 1], `[..., features]`."""
     bandwidths = SETTINGS.bandwidths
     wanted = math.log(max(SETTINGS.bandwidth_of_spread * spread, bandwidths[0]))
-    features = _decomposed(min(bandwidths, key=lambda b: abs(math.log(b) - wanted)))
-    points = np.rint((np.clip(values, -1.0, 1.0) + 1) / 2 * (POINTS - 1)).astype(np.intp)
-    return np.asarray(features[points], dtype=np.float64)
+    return _kernel(min(bandwidths, key=lambda b: abs(math.log(b) - wanted)))(values)
 
 
 @cache
-def _decomposed(bandwidth: float) -> Floats:
-    return KernelGrid(bandwidth).features
+def _kernel(bandwidth: float) -> KernelGrid:
+    return KernelGrid(bandwidth)

@@ -29,14 +29,13 @@ from scipy.stats import chi2, norm
 
 from synthdp.data.basis import Basis, Scale, rank_scale
 from synthdp.data.domain import Domain
+from synthdp.graph import chi_square
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.ci_tests import chi_square
-from synthdp.graph.ci_tests.chi_square import Answer, Floats, Query, with_eigenvalues
+from synthdp.graph.chi_square import Answer, Floats, Query, with_eigenvalues
 from synthdp.graph.contrib.anm_direction import ORIENT, orient, turn
 from synthdp.graph.discovery import skeleton as pc
 from synthdp.graph.discovery.orient import surest_colliders, tested_triples
-from synthdp.graph.knowledge import Knowledge, Pair
-from synthdp.graph.meek import Collider, Pdag, oriented
+from synthdp.graph.knowledge import Collider, Knowledge, Pair, Pdag, oriented
 from synthdp.privacy.mechanisms.anm import OrientationBudget
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.mechanisms.moments import MomentMatrix, NoisyMoments

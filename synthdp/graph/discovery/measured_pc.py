@@ -9,9 +9,10 @@ fixed and public price:
     quadruples   for tests given three columns
 
 A test needs tables with one column fewer than it has, because it is on average partial association
-(`ci_tests.mantel_haenszel`). So the first round, which has the most tables, answers most questions.
-Which tables a round measures depends on released tables only. Their number never changes the price
-of the round, only the noise of each table (k tables of a round have k times the variance of one).
+(`chi_square.partial_mixture`). So the first round, which has the most tables, answers most
+questions. Which tables a round measures depends on released tables only. Their number never changes
+the price of the round, only the noise of each table (k tables of a round have k times the variance
+of one).
 
 Noise makes tests weak, so that this is not textbook PC. A pair once found dependent is separated
 only by a test that could have seen that again: not when its upper bound exceeds `blunt` times the
@@ -36,14 +37,17 @@ from types import MappingProxyType
 from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.ci_tests.chi_square import Answer, Query, Verdict
-from synthdp.graph.ci_tests.trend import OrderedTests, Shared, has_order
+from synthdp.graph.chi_square import Answer, Query, Verdict
 from synthdp.graph.discovery import skeleton as pc
-from synthdp.graph.discovery.orient import second_opinion, surest_colliders, tested_triples
-from synthdp.graph.discovery.unseen_causes import with_marks
-from synthdp.graph.knowledge import Knowledge, Pair
-from synthdp.graph.meek import Collider, Pdag, oriented
+from synthdp.graph.discovery.orient import (
+    second_opinion,
+    surest_colliders,
+    tested_triples,
+    with_marks,
+)
+from synthdp.graph.knowledge import Collider, Knowledge, Pair, Pdag, oriented
 from synthdp.graph.tables import NoisyTables
+from synthdp.graph.trend import OrderedTests, Shared, has_order
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 JOINT_SHARES: Mapping[str, float] = {"joint": 1.0}
@@ -115,7 +119,7 @@ class SearchSettings:
 
     `evidence`: ends of the classes of `link_probability`, and the share of true links in each,
     `plain` where no column is ordered and `ordered` where one is: trend tests leave more behind
-    (`ci_tests.trend`). Below .9 the shares were .6 and .8 (.45 and .6), and less on networks that
+    (`graph.trend`). Below .9 the shares were .6 and .8 (.45 and .6), and less on networks that
     nothing was counted on, so they are not told. The highest of `plain` was .998, and .97 on public
     networks. Without a further test it is `weak` up to so much evidence of the pair `alone`, and
     `clear` beyond. Of columns of more than `most_levels` levels none is told: of links of a class
@@ -168,7 +172,7 @@ def measured_pc(
     for before: their margins make tests sharper. Links are `learned`, or
     `undecided` and then outside the structure. `pairs` are the open pairs to look at, in column
     order: all of them by default. Others are undecided. If there may be `unseen` causes, the graph
-    also says what holds in spite of them (`discovery.unseen_causes`).
+    also says what holds in spite of them (`orient.with_marks`).
 
     Raises:
         SynthdpError: more pairs are open than may be measured.
@@ -413,7 +417,7 @@ def link_probability(tests: Sequence[pc.Test], *, ordered: bool) -> float | None
     and `benchmarks/random_tables.py`, seeds 3000 to 3079, at epsilon .3, 1 and 3 and 2,000 to
     200,000 rows. `python -m benchmarks.link_calibration` holds them against others.
 
-    >>> from synthdp.graph.ci_tests.chi_square import Answer
+    >>> from synthdp.graph.chi_square import Answer
     >>> alone = Answer("dependent", 1e-20, 90.0, 0.3, 0.4, 0.02)
     >>> given = Answer("dependent", 1e-3, 11.0, 0.1, 0.2, 0.03)
     >>> link_probability([((), alone), (("z",), given)], ordered=False)

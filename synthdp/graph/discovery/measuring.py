@@ -20,12 +20,12 @@ import numpy as np
 from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.ci_tests.trend import has_order
 from synthdp.graph.discovery.measured_pc import MeasurePlan, measured_pc
 from synthdp.graph.discovery.skeleton import Algorithm, KnownTables, Releaser
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.level_groups import fine_columns, groups_by_noise
 from synthdp.graph.margins import Floats, margin_probabilities
+from synthdp.graph.trend import has_order
 from synthdp.privacy.calibration import adaptive_round
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
 from synthdp.privacy.mechanisms.pair_screen import PairScreen, noise_for

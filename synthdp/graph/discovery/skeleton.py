@@ -14,9 +14,8 @@ from typing import Any, Protocol, TypeVar
 
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.ci_tests.chi_square import Answer, Query
-from synthdp.graph.knowledge import Knowledge, Pair
-from synthdp.graph.meek import Pdag, extend
+from synthdp.graph.chi_square import Answer, Query
+from synthdp.graph.knowledge import Knowledge, Pair, Pdag, extend
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.mechanism import Mechanism
 from synthdp.privacy.plan import MechanismFactory, ReleasePlan

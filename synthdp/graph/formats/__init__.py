@@ -10,8 +10,14 @@ from synthdp import files as untrusted
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.formats.bif import read_bif
 from synthdp.graph.formats.dot import read_dot, write_dagitty, write_dot
-from synthdp.graph.formats.edgelist import read_tetrad, read_yaml, write_yaml
-from synthdp.graph.formats.gml import read_gml, read_graphml, read_json
+from synthdp.graph.formats.edgelist import (
+    read_gml,
+    read_graphml,
+    read_json,
+    read_tetrad,
+    read_yaml,
+    write_yaml,
+)
 from synthdp.graph.formats.tokens import GraphFileError, mistake
 from synthdp.spec.addresses import home
 from synthdp.spec.load.loader import with_lists

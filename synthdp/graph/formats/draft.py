@@ -17,8 +17,7 @@ from itertools import islice, pairwise
 from synthdp.graph.causal import PROVENANCES, CausalGraph, GraphEdge, Provenance
 from synthdp.graph.formats.tokens import GraphFileError, Place, mistake
 from synthdp.graph.knowledge import one_cycle
-from synthdp.spec.checks.columns import MAX_LEVELS
-from synthdp.spec.checks.graph import MAX_ARROWS
+from synthdp.spec.model.fields import MOST
 
 Attributes = Mapping[str, str]
 """By name, in lower case."""
@@ -102,9 +101,9 @@ class GraphDraft:
             raise self.wrong(place, "a node has no name", "columns have names")
         new = name not in self._nodes
         self._nodes.setdefault(name, _Node(place)).attributes.update(attributes or {})
-        if len(self._nodes) > MAX_LEVELS:
+        if len(self._nodes) > MOST.levels:
             raise self.wrong(
-                place, f"more than {MAX_LEVELS:,} nodes", "no spec has so many columns"
+                place, f"more than {MOST.levels:,} nodes", "no spec has so many columns"
             )
         return new
 
@@ -153,8 +152,10 @@ class GraphDraft:
 
     def expect(self, links: int, *, place: Place | None) -> None:
         """Refuse so many more `links` where a spec cannot hold them."""
-        if len(self._links) + links > MAX_ARROWS:
-            raise self.wrong(place, f"more than {MAX_ARROWS:,} links", "no spec has so many arrows")
+        if len(self._links) + links > MOST.arrows:
+            raise self.wrong(
+                place, f"more than {MOST.arrows:,} links", "no spec has so many arrows"
+            )
 
     def graph(self) -> CausalGraph:
         """The graph as a value.

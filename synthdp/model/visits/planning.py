@@ -17,7 +17,7 @@ from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMargina
 from synthdp.privacy.mechanisms.views import OnView
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.table import Columns
-from synthdp.spec.expressions.nodes import Node
+from synthdp.spec.expressions.parsed import Node
 from synthdp.spec.model.linked import LinkedSpec
 
 Arrows = Mapping[str, tuple[str, ...]]

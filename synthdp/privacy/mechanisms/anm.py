@@ -64,21 +64,25 @@ Published = Literal["spearman", "kendall", "hsic", "iqr"]
 SCORES: tuple[Published, ...] = get_args(Published)
 
 GRID = 2.0**-20
-ROUNDING = (
-    1e-4  # of a standardised score: far more than rounding to `GRID` can move all entries together
-)
-BINS = 32  # of a regression
 TABLE_GRID = 2.0**-10
-# on simulated pairs the probabilities told are then below the share that is right, at epsilon .5
-# and above
-DRIFT = 1.0
-TABLE_SENSITIVITY = (
-    2.0  # of the training tables to one row: its two counts, and its two values of at most one
-)
-SMOOTHNESS, SMOOTHNESS_OF_NOISE = (
-    3.0,
-    4.0,
-)  # rows that a bend of one unit weighs, and how that grows with the noise
+
+
+@dataclass(frozen=True)
+class RegressionSettings:
+    """How effects are regressed on causes: by the means of so many `bins` of the cause.
+
+    A bend of one unit weighs as much as `smoothness` rows, and `smoothness_of_noise` more for each
+    unit of noise. `drift` stands for the inverse of a spread of residuals: with 1, on simulated
+    pairs, the probabilities told are below the share that is right, at epsilon .5 and above.
+    """
+
+    bins: int = 32
+    smoothness: float = 3.0
+    smoothness_of_noise: float = 4.0
+    drift: float = 1.0
+
+
+REGRESSION = RegressionSettings()
 KERNEL = KernelGrid(0.1)  # narrow: dependence shows more, and the sensitivity is the same
 
 
@@ -143,8 +147,11 @@ class AdditiveNoiseScores:
 
     @property
     def table_sigma(self) -> float:
-        """Noise of each entry of the training tables."""
-        return self.noise_multiplier * TABLE_SENSITIVITY
+        """Noise of each entry of the training tables.
+
+        One row moves them by 2 at most: its two counts, and its two values of at most one.
+        """
+        return self.noise_multiplier * 2.0
 
     def unit(self, score: Published) -> float:
         """How far one row moves all entries of a score, in L2.
@@ -165,10 +172,9 @@ class AdditiveNoiseScores:
         """Noise of each standardised entry.
 
         [Derived here: rounding to `GRID` moves each entry by at most GRID more, and there are at
-        most 4 `SPREAD_BINS` + 6 of
-        them: together less than `ROUNDING` / 4.]
+        most 6 and 4 times the bins of `spread_table` of them: together less than 1e-4 / 4.]
         """
-        return self.noise_multiplier * (math.sqrt(len(self.scores)) + ROUNDING)
+        return self.noise_multiplier * (math.sqrt(len(self.scores)) + 1e-4)
 
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
         """One Gaussian mechanism."""
@@ -268,20 +274,21 @@ def _known(
 
 
 def _rows_and_sums(causes: Floats, effects: Floats) -> npt.NDArray[np.int64]:
-    """Rows, and sums of effects, by bin of the cause, `[2, BINS]` in units of `TABLE_GRID`: whole
+    """Rows, and sums of effects, by bin of the cause, `[2, bins]` in units of `TABLE_GRID`: whole
     numbers, so sums are exact.
     """
-    bins = np.minimum(((causes + 1) / 2 * BINS).astype(np.intp), BINS - 1)
+    size = REGRESSION.bins
+    bins = np.minimum(((causes + 1) / 2 * size).astype(np.intp), size - 1)
     whole = np.rint(effects / TABLE_GRID)
     tables = [
-        np.bincount(bins, minlength=BINS) / TABLE_GRID,
-        np.bincount(bins, weights=whole, minlength=BINS),
+        np.bincount(bins, minlength=size) / TABLE_GRID,
+        np.bincount(bins, weights=whole, minlength=size),
     ]
     return np.stack(tables).astype(np.int64)
 
 
 def regression(rows: Floats, sums: Floats, *, noise: float) -> Floats:
-    """Mean effect at the middle of each bin of the cause, `[BINS]`, from noisy tables: weighted
+    """Mean effect at the middle of each bin of the cause, `[bins]`, from noisy tables: weighted
     least squares with a penalty on second differences (Whittaker 1923), the heavier the noisier the
     tables are.
     """
@@ -294,7 +301,7 @@ def drift(rows: Floats, *, noise: float) -> float:
 
     An error e(x) of the fitted mean, half of it in the residual, moves rows * sqrt(HSIC) by about
     rows * |e| / 2 over the residual's own spread [derived here, first order]; that spread is not
-    released and `DRIFT` stands for its inverse. Endless where the tables are mostly noise.
+    released and `drift` stands for its inverse. Endless where the tables are mostly noise.
     """
     inverse = np.linalg.inv(_weighted(rows, noise))
     weights = np.where(
@@ -306,22 +313,22 @@ def drift(rows: Floats, *, noise: float) -> float:
     total = weights.sum()
     if total < rows.sum() / 2 or total <= 0:
         return math.inf  # most rows are in bins of which nothing is known
-    return float(DRIFT * total / 2 * np.sqrt(weights @ errors / total))
+    return float(REGRESSION.drift * total / 2 * np.sqrt(weights @ errors / total))
 
 
 def _weighted(rows: Floats, noise: float) -> Floats:
-    """The normal equations' matrix, `[BINS, BINS]`."""
-    bends = np.diff(np.eye(BINS), 2, axis=0)
-    penalty = SMOOTHNESS + SMOOTHNESS_OF_NOISE * noise
+    """The normal equations' matrix, `[bins, bins]`."""
+    bends = np.diff(np.eye(REGRESSION.bins), 2, axis=0)
+    penalty = REGRESSION.smoothness + REGRESSION.smoothness_of_noise * noise
     return np.asarray(
-        np.diag(np.maximum(rows, 0.0)) + penalty * bends.T @ bends + 1e-3 * np.eye(BINS),
+        np.diag(np.maximum(rows, 0.0)) + penalty * bends.T @ bends + 1e-3 * np.eye(REGRESSION.bins),
         dtype=np.float64,
     )
 
 
 def residual(fitted: Floats, causes: Floats, effects: Floats) -> Floats:
     """Half of what the regression leaves, so that it lies in [-1, 1], `[rows]`."""
-    middles = (np.arange(BINS) + 0.5) / BINS * 2 - 1
+    middles = (np.arange(REGRESSION.bins) + 0.5) / REGRESSION.bins * 2 - 1
     return np.asarray((effects - np.interp(causes, middles, fitted)) / 2, dtype=np.float64)
 
 

@@ -9,17 +9,13 @@ each is approached (tests/privacy/test_dependence.py searches).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 
-import dp_accounting
 import numpy as np
 import numpy.typing as npt
 from scipy.stats import kendalltau, rankdata
 
 from synthdp.data.basis import Basis, KernelGrid, Scale, scatter
 from synthdp.data.domain import Domain
-from synthdp.privacy.mechanisms.mechanism import Arrays
-from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
 
 Floats = npt.NDArray[np.float64]
@@ -27,7 +23,6 @@ Counts = npt.NDArray[np.float64]
 
 SPEARMAN_SENSITIVITY = 5.0
 KENDALL_SENSITIVITY = 3.0
-SPREAD_BINS = 128
 
 
 def spearman(a: Floats, b: Floats) -> float:
@@ -91,138 +86,10 @@ def hsic(a: Floats, b: Floats, kernel: KernelGrid) -> float:
     return scatter(kernel(a), kernel(b))
 
 
-def spread_table(values: Floats) -> Counts:
-    """Counts of values in equal bins of [-1, 1], `[SPREAD_BINS]`: one row moves one count by
-    one.
-    """
-    counts = np.histogram(np.clip(values, -1, 1), SPREAD_BINS, (-1, 1))[0]
+def spread_table(values: Floats, bins: int = 128) -> Counts:
+    """Counts of values in equal bins of [-1, 1], `[bins]`: one row moves one count by one."""
+    counts = np.histogram(np.clip(values, -1, 1), bins, (-1, 1))[0]
     return counts.astype(np.float64)
-
-
-# --- hsic ---
-
-
-GRID = 2.0**-20
-INSERTED = math.sqrt(
-    1.5
-)  # times both diameters: how far a row that is inserted moves a shuffled statistic
-KERNEL = KernelGrid()
-
-
-@dataclass(frozen=True)
-class IndependenceBit:
-    """Whether the noisy statistic exceeds the upper quantile of those of shuffled pairings.
-
-    There are `permutations` of them, each with its own noise.
-
-    The statistic is `scatter`, rows times sqrt(HSIC). A pairing is shuffled along a random cycle
-    through all rows, by a key of each row's own: adding a row inserts it between two others. With
-    d_x, d_y the kernels' diameters, that moves the shuffled statistic by at most sqrt(3/2) d_x d_y
-    (`INSERTED`), and the statistic itself by at most d_x d_y (`data.basis.scatter`). Given the keys
-    and the noise on the shuffled statistics, statistic minus quantile thus moves by at most (1 +
-    sqrt(3/2)) d_x d_y, and the bit is post-processing of it plus noise of `noise_multiplier` times
-    that [derived here; two units of `GRID` are added for rounding]. A unit of k rows is k such
-    steps.
-
-    The insertion [derived here]: row (a, b) comes between a_i and b_j. With means m, l of the n
-    rows and c = n / (n + 1), the centred shuffled sum changes by D_c = c (a - m)(x)(b - l) + (a_i -
-    a)(x)(b - b_j), and D_c = c D_1 + (1 - c) (a_i - a)(x)(b - b_j), so it is enough to bound D_1.
-    Let X, W, Z be the squared sides of the triangle a, a_i, m, over d_x^2, in the order a_i - a, m
-    - a, a_i - m, and P, Q, R those of the triangle of b_j, b, l, over d_y^2, in the order b - b_j,
-      l - b, b_j - l. All are at most 1, as means lie in the convex hull. Writing inner products by
-      sides, |D_1|^2 / (d_x d_y)^2 is (X (P - Q + R) + W (Q - P + R) + Z (P + Q - R)) / 2. At most
-      one bracket is negative, as two of them add up to twice a square. If none is, this is at most
-      (P + Q + R) / 2 <= 3/2; if one is, the other two add up to at most 2: at most 1. A search over
-      tables finds no more than d_x d_y for both statistics together.
-
-    Level: approximate. With columns independent, each shuffled statistic has the law of the
-    statistic, and noise of the same law; but random cycles are no group, so that the statistics are
-    not exchangeable (seen from one cycle another is no cycle, and has about one fixed row).
-    Measured without noise at level 5%, with standard errors of half a percent: 32% of 3 independent
-    rows are rejected, 9% of 5, and 5% of 8, 12, 20 and 50. Use it for tens of rows or more. Privacy
-    does not rest on it.
-
-    Independence of two numeric columns as one released bit: a permutation test with noise on its
-    statistics.
-
-    After Kim and Schrab, "Differentially private permutation tests" (arXiv:2310.19043v2, section
-    4), with Gaussian noise, and re-derived for rows that are added or removed, so that no number of
-    rows is public.
-    """
-
-    domain: Domain
-    x: str
-    y: str
-    noise_multiplier: float
-    level: float = 0.05
-    permutations: int = 199
-    kernel: KernelGrid = KERNEL
-    scales: tuple[tuple[str, Scale], ...] = ()
-
-    def __post_init__(self) -> None:
-        if not (self.domain[self.x].ranged and self.domain[self.y].ranged):
-            raise ValueError(
-                f"HSIC needs two columns of numbers or instants, got {self.x!r} and {self.y!r}"
-            )
-        if not 1 / (self.permutations + 1) <= self.level < 1:
-            raise ValueError(
-                f"level {self.level:g} needs at least {math.ceil(1 / self.level) - 1} permutations,"
-                f" got {self.permutations}"
-            )
-
-    @property
-    def name(self) -> str:
-        """Name for the ledger and the certificate."""
-        return (
-            f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on a permutation test"
-            " of one pair (HSIC)"
-        )
-
-    @property
-    def sensitivity(self) -> float:
-        """Of statistic minus quantile to one row."""
-        return (1 + INSERTED) * self.kernel.diameter**2 + 2 * GRID
-
-    @property
-    def sigma(self) -> float:
-        """Noise of each statistic."""
-        return self.noise_multiplier * self.sensitivity
-
-    def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
-        """One Gaussian mechanism."""
-        return dp_accounting.GaussianDpEvent(self.noise_multiplier / rows_per_unit)
-
-    def scaled(self, factor: float) -> IndependenceBit:
-        """The same with `factor` times the noise."""
-        return replace(self, noise_multiplier=self.noise_multiplier * factor)
-
-    def run(self, table: Table, randomness: Randomness) -> bool:
-        """Whether independence is rejected at the level."""
-        first, second = (
-            self.kernel(numbers)
-            for numbers in scaled_columns(table, self.domain, (self.x, self.y), self.scales)
-        )
-        shuffled = np.array(
-            [shuffled_scatter(first, second, randomness) for _ in range(self.permutations)]
-        )
-        noise = (
-            randomness.rounded_gaussian(
-                np.zeros(self.permutations, dtype=np.int64), sigma=self.sigma / GRID
-            )
-            * GRID
-        )
-        rank = math.ceil((1 - self.level) * (self.permutations + 1))
-        quantile = np.sort(shuffled + noise)[rank - 1]
-        margin = np.array([round((scatter(first, second) - quantile) / GRID)], dtype=np.int64)
-        return bool(randomness.rounded_gaussian(margin, sigma=self.sigma / GRID)[0] > 0)
-
-    def pack(self, value: bool) -> Arrays:
-        """The bit."""
-        return {"dependent": np.array([value])}
-
-    def unpack(self, arrays: Arrays) -> bool:
-        """The bit."""
-        return bool(arrays["dependent"][0])
 
 
 def scaled_columns(
@@ -234,11 +101,3 @@ def scaled_columns(
     basis = Basis(domain, names, scales=scales)
     fit = ~table.held_out
     return list(basis.scaled(table.frame[fit], table.codes[fit]).values())
-
-
-def shuffled_scatter(first: Floats, second: Floats, randomness: Randomness) -> float:
-    """`scatter` with each row's first paired with the second of the next row, around a random
-    cycle.
-    """
-    order = np.argsort(randomness.latents(len(first), 1)[:, 0], kind="stable")
-    return scatter(first[order], np.roll(second[order], -1, axis=0))

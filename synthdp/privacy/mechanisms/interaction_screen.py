@@ -26,8 +26,6 @@ from synthdp.privacy.table import Table
 
 MAX_FACTORS = 5
 """Signs in a product: of a target, and of four columns."""
-CHANCE = 4.0
-"""Deviations within which the covariance of two products in drawn rows counts as none."""
 Words = npt.NDArray[np.uint64]
 Floats = npt.NDArray[np.float64]
 
@@ -267,7 +265,7 @@ class ChosenInteractions(Prepaid[InteractionScreen]):
         both = drawn.sums(self.families, drawn.product(one.factors)) / rows
         means = drawn.sums(self.families, skipped=1) / rows
         covariance = both - mean * means * np.repeat(targets, [f.size for f in self.families])
-        chance = CHANCE / math.sqrt(rows)
+        chance = 4.0 / math.sqrt(rows)  # within four deviations a covariance counts as none
         gained = covariance / max(1 - mean**2, chance)
         return np.where(np.abs(covariance) > chance, gained, 0.0)
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:  # a plan adds up nothing
 Integers = npt.NDArray[np.int64]
 
 GRID = 2.0**-10
-ROUNDING = 1e-9  # room for the rounding of norms
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,10 +126,10 @@ class MomentMatrix:
         """Functions of norm at most `norm`, whole numbers in units of `GRID`, `[rows, terms]`.
 
         [Derived here: a norm of at most 1,024 doubles, as many as a `Basis` has, is computed to a
-        relative error below 2^-40, less than the `ROUNDING` that is kept free; and cutting towards
+        relative error below 2^-40, less than the 1e-9 that is kept free; and cutting towards
         zero makes no function larger.]
         """
-        size, bound = np.sqrt((functions**2).sum(1, keepdims=True)), self.norm * (1 - ROUNDING)
+        size, bound = np.sqrt((functions**2).sum(1, keepdims=True)), self.norm * (1 - 1e-9)
         scaled: npt.NDArray[np.float64] = np.trunc(
             functions * (bound / np.maximum(size, bound)) / GRID
         )

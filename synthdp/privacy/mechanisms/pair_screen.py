@@ -28,9 +28,19 @@ MOVES = 4
 """What a row moves a score by at most (`PairScreen`)."""
 MAX_LEVELS = 2048
 """Of a column, or of columns that are counted against others in one product of matrices."""
-BLOCK_ROWS = 4096
-MANY_ROWS = 1 << 31
-"""From here on the sums of a score no longer fit 64 bits."""
+
+
+@dataclass(frozen=True)
+class CountingSettings:
+    """How pairs are counted: `block_rows` at once; from `many_rows` on the sums of a score do not
+    fit 64 bits any more.
+    """
+
+    block_rows: int = 4096
+    many_rows: int = 1 << 31
+
+
+COUNTING = CountingSettings()
 Floats = npt.NDArray[np.float64]
 
 
@@ -200,8 +210,8 @@ def _distances(
     starts = [np.cumsum([0, *(sizes[i] for i in strip)]) for strip in (first, second)]
     counts = np.zeros((starts[0][-1], starts[1][-1]))
     margins = [np.zeros(start[-1]) for start in starts]
-    for begin in range(0, len(codes), BLOCK_ROWS):
-        block = codes[begin : begin + BLOCK_ROWS]
+    for begin in range(0, len(codes), COUNTING.block_rows):
+        block = codes[begin : begin + COUNTING.block_rows]
         levels = groups.of(block) if groups.starts else block
         one = _ones(levels, first, starts[0])
         other = one if first == second else _ones(levels, second, starts[1])
@@ -234,7 +244,7 @@ def distances(
     """
     if not rows:
         return np.zeros((len(first_starts), len(second_starts)), dtype=np.int64)
-    kind: Any = np.int64 if rows < MANY_ROWS else object
+    kind: Any = np.int64 if rows < COUNTING.many_rows else object
     whole = [values.astype(np.int64).astype(kind) for values in (counts, first, second)]
     apart = np.abs(rows * whole[0] - np.multiply.outer(whole[1], whole[2]))
     sums = np.add.reduceat(np.add.reduceat(apart, first_starts, axis=0), second_starts, axis=1)

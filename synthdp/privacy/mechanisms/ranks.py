@@ -80,8 +80,6 @@ VARIANCE_STEPS = 4
 """Coarser, for a variance need not be known well: it is released beside the score with little noise
 for either.
 """
-LARGEST_INT64 = 1 << 18
-"""Rows of a stratum up to which every product below but the sixth powers stays far inside int64."""
 
 RankTest = Literal["kendall", "spearman"]
 
@@ -173,8 +171,11 @@ def _standing(levels: Counts, totals: Counts) -> Strata:
 
 
 def _exact(values: Counts, totals: Counts | None = None) -> Strata:
+    """Whole numbers that no product of `kendall` and `spearman` overflows: up to 2^18 rows of a
+    stratum all but the sixth powers stay far inside int64.
+    """
     largest = int((values if totals is None else totals).max(initial=0))
-    return values if largest <= LARGEST_INT64 else values.astype(object)
+    return values if largest <= 1 << 18 else values.astype(object)
 
 
 STATISTICS: Mapping[RankTest, RankStatistic] = {
@@ -195,9 +196,6 @@ BOUND_MOVES = 4
 """Steps that a row may move a bound by, on top of what it moves the score: more noise for a sharper
 bound.
 """
-MAX_KEYS = (
-    1 << 53
-)  # up to here a row is one whole number, and rows that are alike are found by sorting
 
 
 @dataclass(frozen=True)
@@ -234,7 +232,8 @@ class GroupedRows:
     @classmethod
     def of(cls, codes: Codes, domain: Domain) -> GroupedRows:
         """All rows of a table of levels."""
-        if math.prod(domain.sizes) > MAX_KEYS or not len(codes):
+        # Up to here a row is one whole number, and rows that are alike are found by sorting.
+        if math.prod(domain.sizes) > 1 << 53 or not len(codes):
             return cls(domain, codes, np.ones(len(codes), dtype=np.int64), np.arange(len(codes)))
         keys = np.zeros(len(codes), dtype=np.int64)
         for column, size in zip(codes.T, domain.sizes, strict=True):

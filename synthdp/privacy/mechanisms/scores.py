@@ -30,10 +30,20 @@ from synthdp.privacy.table import Columns, Table, count_tables
 
 IntArray = npt.NDArray[np.int64]
 
-PAIR_SEED = 0  # public: the same pairs are compared in every release of one domain
-MAX_PAIRS, MAX_PAIR_CELLS = 1000, 1 << 20
-MAX_PRODUCT = 2**63 - 1  # of 64-bit whole numbers
-COUNTED_AT_ONCE = 1 << 22  # cells of the pairs that one pass over the rows counts
+
+@dataclass(frozen=True)
+class PairSettings:
+    """Which pairs are compared: at most `pairs` of at most `cells` each, drawn by a public `seed`:
+    the same in every release of one domain. One pass over the rows counts so many `cells_at_once`.
+    """
+
+    pairs: int = 1000
+    cells: int = 1 << 20
+    cells_at_once: int = 1 << 22
+    seed: int = 0
+
+
+PAIRS = PairSettings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,19 +249,19 @@ class _Answers:
 def compared(domain: Domain) -> Mapping[str, tuple[Columns, ...]]:
     """The tables that are compared, by the name of their score: a function of the public domain.
 
-    All columns (`tv1`); all pairs that are not too large, or at most `MAX_PAIRS` of them drawn by
+    All columns (`tv1`); all pairs that are not too large, or at most `PAIRS.pairs` of them drawn by
     a public seed (`tv2`), if there are any.
     """
     names = domain.names
-    pairs = [pair for pair in _drawn_pairs(names) if domain.cells(pair) <= MAX_PAIR_CELLS]
+    pairs = [pair for pair in _drawn_pairs(names) if domain.cells(pair) <= PAIRS.cells]
     return {"tv1": tuple((name,) for name in names)} | ({"tv2": tuple(pairs)} if pairs else {})
 
 
 def _drawn_pairs(names: Sequence[str]) -> list[Columns]:
-    if math.comb(len(names), 2) <= MAX_PAIRS:
+    if math.comb(len(names), 2) <= PAIRS.pairs:
         return list(combinations(names, 2))
-    rng, chosen = np.random.default_rng(PAIR_SEED), set[tuple[int, ...]]()
-    while len(chosen) < MAX_PAIRS:
+    rng, chosen = np.random.default_rng(PAIRS.seed), set[tuple[int, ...]]()
+    while len(chosen) < PAIRS.pairs:
         chosen.add(tuple(sorted(rng.choice(len(names), 2, replace=False).tolist())))
     return [tuple(names[i] for i in pair) for pair in sorted(chosen)]
 
@@ -278,7 +288,7 @@ def _misplaced(ours: IntArray, theirs: IntArray, rows: int, drawn: int) -> int:
 
     Beyond 64 bits that is counted in Python's whole numbers, which have no end.
     """
-    kind = np.int64 if rows * drawn <= MAX_PRODUCT else object
+    kind = np.int64 if rows * drawn <= np.iinfo(np.int64).max else object
     return int(np.maximum(0, drawn * ours.astype(kind) - rows * theirs.astype(kind)).sum())
 
 
@@ -287,7 +297,7 @@ def _groups(domain: Domain, tables: Sequence[Columns]) -> Iterator[list[Columns]
     group: list[Columns] = []
     cells = 0
     for columns in tables:
-        if group and cells + domain.cells(columns) > COUNTED_AT_ONCE:
+        if group and cells + domain.cells(columns) > PAIRS.cells_at_once:
             yield group
             group, cells = [], 0
         group.append(columns)

@@ -33,7 +33,6 @@ from synthdp.spec.load.wording import many
 
 GRID = 1 << 16  # parts of one row's count; numbers and squares are cut to whole parts
 SQUARE = 0.25  # scale of the squares: they serve the width of intervals alone
-MAX_STRATA = 2000  # of all arms together
 NO_NOISE = 1e-9  # of sums that stay with the steward
 
 Integers = npt.NDArray[np.int64]
@@ -123,8 +122,8 @@ class StratumSums:
     cuts: tuple[tuple[str, tuple[float, ...]], ...] = ()
 
     def __post_init__(self) -> None:
-        if math.prod(self.shape) > MAX_STRATA:
-            raise ValueError(f"{math.prod(self.shape)} strata; at most {MAX_STRATA} are allowed")
+        if (strata := math.prod(self.shape)) > 2000:  # of all arms together
+            raise ValueError(f"{strata} strata; at most 2000 are allowed")
 
     @property
     def name(self) -> str:

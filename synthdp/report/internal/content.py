@@ -10,7 +10,7 @@ import numpy as np
 
 from synthdp.data.domain import Domain
 from synthdp.evaluate.fidelity import FidelityReport
-from synthdp.evaluate.functional.suggest import SuggestionReport
+from synthdp.evaluate.functional import SuggestionReport
 from synthdp.evaluate.run import EvaluationReport
 from synthdp.report.prose import estimated, number
 from synthdp.report.sections import GraphView, Look

@@ -14,9 +14,9 @@ import numpy as np
 from markupsafe import Markup
 
 from synthdp.drawing import charts
-from synthdp.drawing.svg import short
+from synthdp.drawing.charts import short
 from synthdp.evaluate.fidelity import FidelityReport
-from synthdp.evaluate.functional.suggest import Suggestion, SuggestionReport
+from synthdp.evaluate.functional import Suggestion, SuggestionReport
 from synthdp.evaluate.run import EvaluationReport
 from synthdp.evaluate.utility import UtilityRow
 from synthdp.report.internal.appendix import ATTACK_CAPTIONS, attack_tables

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from synthdp.data.domain import Domain
 from synthdp.drawing import charts
-from synthdp.drawing.svg import short
+from synthdp.drawing.charts import short
 from synthdp.evaluate.fidelity import association, grid, most_connected, pair_plot
 from synthdp.model.estimands import INTERCEPT
 from synthdp.report import sections as shared

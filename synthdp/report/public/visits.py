@@ -16,7 +16,7 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 from synthdp.drawing import charts
-from synthdp.drawing.svg import short
+from synthdp.drawing.charts import short
 from synthdp.report.prose import number, svg_image, template
 from synthdp.report.sections import Picture, ReportTable
 

@@ -25,11 +25,11 @@ from synthdp.spec.model import (
 )
 from synthdp.spec.model.evaluation import (
     DISCLOSURE_SHARE,
-    MAX_COEFFICIENTS,
     Clip,
     number_bounds,
     term_columns,
 )
+from synthdp.spec.model.fields import MOST
 
 CAUSAL = ("given", "validate")  # modes whose declared arrows say what to adjust for
 
@@ -241,7 +241,7 @@ def _outcome(spec: ReleaseSpec, where: Loc, estimand: RegressionEstimand) -> Ite
 
 
 def _size(spec: ReleaseSpec, where: Loc, terms: list[tuple[str, ...]]) -> Iterator[SpecMistake]:
-    """At most `MAX_COEFFICIENTS`, the intercept among them, each with a name of its own."""
+    """At most `MOST.coefficients`, the intercept among them, each with a name of its own."""
 
     def labels(name: str) -> list[str]:
         column = spec.columns[name]
@@ -250,14 +250,14 @@ def _size(spec: ReleaseSpec, where: Loc, terms: list[tuple[str, ...]]) -> Iterat
         return [f"{name}={label}" for label in column.labels[1:]]
 
     coefficients = 1 + sum(math.prod(len(labels(name)) for name in names) for names in terms)
-    if coefficients <= MAX_COEFFICIENTS:
+    if coefficients <= MOST.coefficients:
         named = [":".join(c) for names in terms for c in product(*map(labels, names))]
         twice = [name for name, times in Counter(["(intercept)", *named]).items() if times > 1]
         for name in twice:
             hint = "give a column another name; dataset.source.rename does"
             yield SpecMistake((*where, "terms"), f"two coefficients would be named {name!r}", hint)
     else:
-        message = f"{coefficients} coefficients; at most {MAX_COEFFICIENTS} are measured"
+        message = f"{coefficients} coefficients; at most {MOST.coefficients} are measured"
         hint = "name fewer terms, or categories with fewer levels"
         yield SpecMistake((*where, "terms"), message, hint)
 

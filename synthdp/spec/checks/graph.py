@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping
 from synthdp.spec.checks.columns import plain_name
 from synthdp.spec.load.wording import SpecMistake, claims, stated
 from synthdp.spec.model import Edge, ReleaseSpec
-from synthdp.spec.model.graph import MAX_PARENTS
+from synthdp.spec.model.fields import MOST
 
 Arrow = tuple[str, str]
-MAX_ARROWS = 100_000
 
 RANKED = ("priv_pc", "svt_pc", "em_pc")
 UNUSED = {
@@ -34,8 +33,8 @@ def crowds(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """No list of arrows is so long that the other checks could not go through it."""
     for section, edges in (("edges", spec.graph.edges), ("forbidden", spec.graph.forbidden)):
         total = sum(len(edge.causes) * len(edge.effects) for edge in edges)
-        if total > MAX_ARROWS:
-            message = f"{total:,} arrows; there may be at most {MAX_ARROWS:,}"
+        if total > MOST.arrows:
+            message = f"{total:,} arrows; there may be at most {MOST.arrows:,}"
             hint = "write tiers instead of listing every pair"
             yield SpecMistake(("graph", section), message, hint)
 
@@ -183,9 +182,9 @@ def parents(spec: ReleaseSpec) -> Iterator[SpecMistake]:
                 f" {causes} causes to {name!r}"
             )
             hint = f"set it to {causes} or more"
-            if causes > MAX_PARENTS:
+            if causes > MOST.parents:
                 hint = (
-                    f"it can be {MAX_PARENTS} at most: declare fewer causes of {name!r}, or use"
+                    f"it can be {MOST.parents} at most: declare fewer causes of {name!r}, or use"
                     " graph.mode given or predict, which have no limit"
                 )
             yield SpecMistake(("graph", "max_parents"), message, hint)

@@ -11,12 +11,12 @@ from typing import Any
 from synthdp.spec.addresses import is_pattern, is_url
 from synthdp.spec.checks import budget, columns, dataset
 from synthdp.spec.checks.checks import traps
-from synthdp.spec.checks.graph import MAX_ARROWS
-from synthdp.spec.checks.telling_names import is_id
-from synthdp.spec.expressions.nodes import ALLOWED_RULES, Node, parse_arrow, parse_node, parse_rule
+from synthdp.spec.checks.columns import is_id
+from synthdp.spec.expressions.parsed import ALLOWED_RULES, Node, parse_arrow, parse_node, parse_rule
 from synthdp.spec.load.wording import Loc, SpecMistake, nearest, stated
 from synthdp.spec.model import Boolean, Dataset, IdUnit, Integer, Ordinal, Privacy, ReleaseSpec
 from synthdp.spec.model.columns import Datetime, derived_of
+from synthdp.spec.model.fields import MOST
 from synthdp.spec.model.linked import CLOCKS, NOT_COVERED, STEPS, LinkedSpec
 from synthdp.spec.model.rules import linked_engine
 
@@ -334,8 +334,8 @@ def _graph(spec: LinkedSpec) -> Iterator[SpecMistake]:
     if mode != "given" and edges:
         message = f"has no effect: graph mode is {mode}"
         yield SpecMistake(("graph", "edges"), message, "use mode given, or delete it")
-    if (total := sum(len(a) * len(b) for a, b in edges)) > MAX_ARROWS:
-        message = f"{total:,} arrows; there may be at most {MAX_ARROWS:,}"
+    if (total := sum(len(a) * len(b) for a, b in edges)) > MOST.arrows:
+        message = f"{total:,} arrows; there may be at most {MOST.arrows:,}"
         yield SpecMistake(("graph", "edges"), message, "give fewer, or use mode predict")
         return
     places, first = _Places(spec), dict[tuple[Node, Node], int]()

@@ -27,13 +27,11 @@ from synthdp.errors import SpecError, SpecProblem
 from synthdp.spec.addresses import home
 from synthdp.spec.checks.checks import cross_problems
 from synthdp.spec.load.wording import Mistake, SpecMistake, findings, unreadable
-from synthdp.spec.load.yaml_tree import Node, read
+from synthdp.spec.load.yaml_tree import LIMITS, Node, read
 from synthdp.spec.model import LinkedSpec, ReleaseSpec
 from synthdp.spec.model.rules import fill_defaults, fill_linked
 from synthdp.spec.writing import yaml_value
 
-MAX_LISTED = 100
-MAX_BYTES = 1_000_000
 TABLES = ("dataset", "tables")
 FIELDS = ("categories", "codes")
 PLAIN_VALUES = "use plain dicts, lists, texts, numbers, booleans and None"
@@ -231,12 +229,12 @@ def spec_text(path: Path) -> str:
             hint = "check the path, or write a draft with `synthdp init DATA.csv`"
             raise refuse("there is no such file", hint)
         with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+            data = file.read(LIMITS.bytes + 1)
     except (OSError, ValueError) as error:
         message = f"the file cannot be read: {unreadable(error)}"
         raise refuse(message, "check the path and its permissions") from None
-    if len(data) > MAX_BYTES:
-        message = f"the file is larger than {MAX_BYTES:,} bytes"
+    if len(data) > LIMITS.bytes:
+        message = f"the file is larger than {LIMITS.bytes:,} bytes"
         raise refuse(message, "a spec is small; is this the data?")
     try:
         return data.decode("utf-8").removeprefix("\ufeff")
@@ -287,11 +285,11 @@ def _problem(
 def _listed(problems: list[SpecProblem]) -> list[SpecProblem]:
     """The first hundred, and one more line that says how many follow."""
     problems = sorted(dict.fromkeys(problems), key=lambda p: (p.line, p.column, p.field))
-    if len(problems) <= MAX_LISTED:
+    if len(problems) <= LIMITS.listed:
         return problems
-    rest = f"and {len(problems) - MAX_LISTED} more mistakes from here on"
-    last = replace(problems[MAX_LISTED], message=rest, hint="correct those above first")
-    return [*problems[:MAX_LISTED], last]
+    rest = f"and {len(problems) - LIMITS.listed} more mistakes from here on"
+    last = replace(problems[LIMITS.listed], message=rest, hint="correct those above first")
+    return [*problems[: LIMITS.listed], last]
 
 
 def with_lists(text: str, *, path: str, folder: Path) -> str:
@@ -317,8 +315,8 @@ def with_lists(text: str, *, path: str, folder: Path) -> str:
         entries += len(found)
         made = _with_value(made, node, json.dumps(found, ensure_ascii=False))
     # An entry takes eight bytes more in a published spec.
-    if len(made.encode()) + 8 * entries > MAX_BYTES:
-        message = f"with its lists the spec is larger than {MAX_BYTES:,} bytes"
+    if len(made.encode()) + 8 * entries > LIMITS.bytes:
+        message = f"with its lists the spec is larger than {LIMITS.bytes:,} bytes"
         hint = "shorten the lists; of text-code columns, to the beginnings that `prefix` keeps"
         problems.append(SpecProblem(path, 1, 1, "spec", message, hint))
     if problems:
@@ -350,11 +348,11 @@ def _entries(file: Path) -> list[str] | str:
         if not file.is_file():
             return "there is no such file"
         with file.open("rb") as opened:
-            data = opened.read(MAX_BYTES + 1)
+            data = opened.read(LIMITS.bytes + 1)
     except (OSError, ValueError) as error:
         return unreadable(error)
-    if len(data) > MAX_BYTES:
-        return f"it is larger than {MAX_BYTES:,} bytes"
+    if len(data) > LIMITS.bytes:
+        return f"it is larger than {LIMITS.bytes:,} bytes"
     try:
         lines = re.split("\r\n|\r|\n", data.decode("utf-8-sig"))
     except UnicodeDecodeError:

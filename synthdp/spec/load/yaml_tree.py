@@ -22,7 +22,20 @@ import yaml
 
 from synthdp.spec.load.wording import Loc, Mistake, syntax_mistake
 
-MAX_DEPTH, MAX_NODES = 32, 100_000
+
+@dataclass(frozen=True)
+class LoadLimits:
+    """How large a spec may be: `bytes` of a file, `nodes` (values) nested `depth` levels deep; and
+    the mistakes that are `listed` at once.
+    """
+
+    bytes: int = 1_000_000
+    nodes: int = 100_000
+    depth: int = 32
+    listed: int = 100
+
+
+LIMITS = LoadLimits()
 Scalar = str | int | float | bool | None
 
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
@@ -164,9 +177,9 @@ class _Builder:
 
     def _count(self, event: yaml.NodeEvent) -> None:
         self.nodes += 1
-        many = self.nodes > MAX_NODES
-        if many or self.depth > MAX_DEPTH:
-            limit = f"{MAX_NODES:,} values" if many else f"{MAX_DEPTH} levels of nesting"
+        many = self.nodes > LIMITS.nodes
+        if many or self.depth > LIMITS.depth:
+            limit = f"{LIMITS.nodes:,} values" if many else f"{LIMITS.depth} levels of nesting"
             hint = "no table needs that; look for a generator or an editor that went astray"
             self.wrong(event, (), f"the spec has more than {limit}", hint)
             raise _StopError

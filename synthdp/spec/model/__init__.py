@@ -67,9 +67,17 @@ from synthdp.spec.model.evaluation import (
     TableEstimand,
 )
 from synthdp.spec.model.fields import CONTROL, Model, Name, Names, ValueMap, key, starts_formula
-from synthdp.spec.model.graph import Constraints, Edge, Edges, Graph, Sampling, SynthesizerSettings
+from synthdp.spec.model.graph import (
+    Constraints,
+    Edge,
+    Edges,
+    Graph,
+    Privacy,
+    Sampling,
+    Shares,
+    SynthesizerSettings,
+)
 from synthdp.spec.model.linked import LinkedRule, LinkedSpec, Node
-from synthdp.spec.model.privacy import Privacy, Shares
 
 __all__ = [
     "ATTACK_FIGURES",

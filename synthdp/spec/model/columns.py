@@ -21,6 +21,7 @@ from pydantic import AfterValidator, Field, model_validator
 from synthdp.spec.model.fields import (
     AS_TEXT,
     CONTROL,
+    MOST,
     Categories,
     Category,
     FewCodes,
@@ -129,7 +130,6 @@ class ColumnBase(Model):
 
 RESOLUTION_SECONDS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
 EPOCH = datetime(1970, 1, 1)
-MAX_DECIMALS = 12
 
 Derived = Annotated[str, Field(min_length=1, max_length=1000)] | None
 DERIVED = key(
@@ -261,7 +261,7 @@ class Number(RangedColumn):
     bins: Bins = key(BINS, 20, default=32)
     edges: Edges[Real] = key(EDGES, [0.0, 0.5, 2.0], default=None)
     spikes: Spikes[Real] = key(SPIKES, [0.0], default=())
-    decimals: Annotated[Whole, Field(ge=0, le=MAX_DECIMALS), Unit("digits")] = key(
+    decimals: Annotated[Whole, Field(ge=0, le=MOST.decimals), Unit("digits")] = key(
         "digits written after the point", 2, default=4
     )
     derived: Derived = DERIVED
@@ -273,7 +273,7 @@ class Number(RangedColumn):
             return
         width = (self.upper - self.lower) / bins
         needed = next(
-            (d for d in range(self.decimals, MAX_DECIMALS + 1) if 10.0**-d <= width), None
+            (d for d in range(self.decimals, MOST.decimals + 1) if 10.0**-d <= width), None
         )
         yield (
             "decimals",
@@ -484,7 +484,6 @@ class Boolean(Mapped):
 
 # --- text code ---
 
-MAX_LEVELS = 4096
 Codes = Annotated[
     tuple[Category, ...],
     Field(min_length=1, max_length=100_000),
@@ -527,12 +526,12 @@ class TextCode(ColumnBase):
 
     @model_validator(mode="after")
     def _prefixes(self) -> TextCode:
-        longest, labels = max(map(len, self.codes)), self.labels
+        longest, labels, most = max(map(len, self.codes)), self.labels, 4096
         if self.prefix > longest:
             raise wrong(("prefix", f"got {self.prefix}, and no code has more than {longest}"))
         pair, formula = alike(labels), next(filter(starts_formula, labels), None)
-        if len(labels) > MAX_LEVELS:
-            message = f"codes with {len(labels):,} different prefixes; at most {MAX_LEVELS:,} are"
+        if len(labels) > most:
+            message = f"codes with {len(labels):,} different prefixes; at most {most:,} are"
             raise wrong(("prefix", f"{message} levels of a column: use a shorter prefix"))
         if pair is not None:
             raise wrong(("prefix", f"{pair[0]!a} and {pair[1]!a} look the same and are not"))

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from synthdp.spec.model.columns import Column, Integer, Number
 from synthdp.spec.model.fields import (
+    MOST,
     Flag,
     Model,
     Name,
@@ -280,8 +281,6 @@ class Gate(Model):
         return figure if figure in ATTACK_FIGURES else None
 
 
-MAX_COEFFICIENTS = 30  # of a regression
-
 Adjusted = Annotated[
     Annotated[Names, Tag("tuple")] | Annotated[dict[Name, tuple[Real, ...]], Tag("dict")],
     Discriminator(lambda given: "dict" if isinstance(given, dict) else "tuple"),
@@ -391,7 +390,7 @@ class RegressionEstimand(PaidEstimand):
     )
     terms: Annotated[Names, Field(min_length=1, max_length=20)] = key(
         "columns, and products of two that are terms, too, e.g. age:sex; at most"
-        f" {MAX_COEFFICIENTS} coefficients",
+        f" {MOST.coefficients} coefficients",
         ["lpi", "hlthp", "lpi:hlthp"],
     )
     where: Annotated[str, Field(min_length=1, max_length=1000)] | None = key(

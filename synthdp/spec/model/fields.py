@@ -9,6 +9,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 from unicodedata import category, normalize
@@ -24,6 +25,23 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+
+@dataclass(frozen=True)
+class SpecLimits:
+    """The most that a spec may hold.
+
+    `levels` of all columns together, the width of the one-hot row that the model reads; `decimals`
+    of a number; `arrows`; `parents` that mode learn gives a column; `coefficients` of a regression.
+    """
+
+    levels: int = 65_536
+    decimals: int = 12
+    arrows: int = 100_000
+    parents: int = 16
+    coefficients: int = 30
+
+
+MOST = SpecLimits()
 # A spreadsheet may run a cell that begins with one of these as a formula; some take the full-width
 # forms for them.
 FORMULA_START = ("=", "+", "-", "@", "\t", "\r", "\0", "\uff1d", "\uff0b", "\uff0d", "\uff20")

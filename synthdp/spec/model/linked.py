@@ -23,8 +23,8 @@ from pydantic import (
     model_validator,
 )
 
-from synthdp.spec.expressions.nodes import Node as Node
-from synthdp.spec.expressions.nodes import parse_arrow, parse_node, parse_rule
+from synthdp.spec.expressions.parsed import Node as Node
+from synthdp.spec.expressions.parsed import parse_arrow, parse_node, parse_rule
 from synthdp.spec.load.wording import got, same_but_for_case
 from synthdp.spec.model.columns import RESOLUTION_SECONDS, Column, Datetime, Integer
 from synthdp.spec.model.dataset import (
@@ -41,7 +41,7 @@ from synthdp.spec.model.dataset import (
     Tracking,
 )
 from synthdp.spec.model.fields import AS_TEXT, Model, Name, Slug, Whole, key, unique, wrong
-from synthdp.spec.model.privacy import CAP, LEDGER, Budget, Cap, Part, Parts
+from synthdp.spec.model.graph import CAP, LEDGER, Budget, Cap, Part, Parts
 
 NOT_COVERED = (
     "one table of persons and one table of their visits are covered; grandchildren (visits of"

@@ -10,6 +10,7 @@ release: that would be one more use of them, and would have to be paid for.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
 from typing import Any, TypeGuard
@@ -24,9 +25,23 @@ from synthdp.spec.model.linked import LinkedSpec
 # alone say how a column is spread inside the groups of levels on which pairs are counted.
 PREDICT_SHARES = Shares(measure=0.2, graph=0.8, train=0.0)
 FINE_SHARES = Shares(measure=0.4, graph=0.6, train=0.0)
-ESTIMANDS_SHARE = 0.15  # of estimands, where shares are left out; all else gets the rest
-MOMENTS_SHARE = 0.1  # of moments likewise: noises add in squares, so that others get 1% more
-MOMENTS_LEFT = 0.2  # half ranges by which the noise may move a mean, at about twice its deviation
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What a spec without shares gives to `estimands` and to `moments`: parts of the budget.
+
+    All else gets the rest: noises add in squares, so that moments make that of others 1% larger.
+    They are measured where noise moves a mean by at most `moved` half ranges, at about twice its
+    deviation.
+    """
+
+    estimands: float = 0.15
+    moments: float = 0.1
+    moved: float = 0.2
+
+
+LEFT_OUT = LeftOut()
 
 
 def fill_defaults(spec: ReleaseSpec) -> ReleaseSpec:
@@ -76,8 +91,8 @@ def _with_shares(spec: ReleaseSpec) -> ReleaseSpec:
     shares = spec.privacy.shares
     if spec.graph.mode == "predict":
         shares = FINE_SHARES if _left_out(spec) else PREDICT_SHARES
-    own = {"estimands": ESTIMANDS_SHARE} if spec.estimands else {}
-    own |= {"moments": MOMENTS_SHARE} if _moments_tell(spec) else {}
+    own = {"estimands": LEFT_OUT.estimands} if spec.estimands else {}
+    own |= {"moments": LEFT_OUT.moments} if _moments_tell(spec) else {}
     if own:
         rest = {n: (1 - sum(own.values())) * part for n, part in shares.model_dump().items()}
         shares = Shares(**(rest | own))
@@ -92,9 +107,11 @@ def _moments_tell(spec: ReleaseSpec) -> bool:
     numbers, privacy = len(summed_numbers(spec)), spec.privacy
     if not numbers or counts_only(spec) or spec.graph.mode in ("validate", "learn"):
         return False  # these two must say what of the budget the graph gets
-    tails = math.sqrt(2 * math.log(1.25 / (MOMENTS_SHARE * privacy.delta)))
-    noise = math.sqrt(2 * numbers) * tails / (MOMENTS_SHARE * privacy.epsilon)
-    return 2 * noise * spec.dataset.privacy_unit.max_rows <= MOMENTS_LEFT * spec.dataset.rows.value
+    tails = math.sqrt(2 * math.log(1.25 / (LEFT_OUT.moments * privacy.delta)))
+    noise = math.sqrt(2 * numbers) * tails / (LEFT_OUT.moments * privacy.epsilon)
+    return (
+        2 * noise * spec.dataset.privacy_unit.max_rows <= LEFT_OUT.moved * spec.dataset.rows.value
+    )
 
 
 def summed_numbers(spec: ReleaseSpec) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from synthdp.data.column_domain import ColumnDomain
-from synthdp.graph.near_functions import SETTINGS, few_cells
+from synthdp.graph.margins import FEW_CELLS, few_cells
 from synthdp.graph.predict import SmoothPair, axis, smoothed_pair
 
 Floats = npt.NDArray[np.float64]
@@ -42,7 +42,7 @@ def test_likelihood_and_means_are_those_of_a_spike_and_a_slab(sigma: float) -> N
     first, second = np.array([0.5, 0.3, 0.2]), np.array([0.6, 0.4])
     shares = np.array([[0.49, 0.02], [-0.01, 0.28], [0.11, 0.1]])
     laws = []
-    for spread, full in product((0.0, *SETTINGS.spread), SETTINGS.full):
+    for spread, full in product((0.0, *FEW_CELLS.spread), FEW_CELLS.full):
         likelihood, means, cells = 0.0, spread * np.outer(first, second), 0.0
         for i, j in np.ndindex(3, 2):
             y, most = shares[i, j] - spread * first[i] * second[j], min(first[i], second[j])
@@ -55,9 +55,9 @@ def test_likelihood_and_means_are_those_of_a_spike_and_a_slab(sigma: float) -> N
             cells += slab / density
         laws.append((likelihood, means, cells))
     plain, other = (
-        max(some, key=lambda law: law[0]) for some in (laws[: len(SETTINGS.full)], laws)
+        max(some, key=lambda law: law[0]) for some in (laws[: len(FEW_CELLS.full)], laws)
     )
-    best = other if other[0] > plain[0] + SETTINGS.spread_evidence else plain
+    best = other if other[0] > plain[0] + FEW_CELLS.spread_evidence else plain
     found = few_cells(shares, first, second, sigma)
     assert found.likelihood == pytest.approx(best[0], rel=1e-6)
     assert found.means == pytest.approx(best[1], rel=1e-5, abs=1e-9)

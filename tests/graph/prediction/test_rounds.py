@@ -13,19 +13,21 @@ import numpy.typing as npt
 import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.graph import prediction_rounds
+from synthdp.graph import predict
 from synthdp.graph.discovery.measuring import COLUMNS, SCREEN
 from synthdp.graph.level_groups import LevelLaw
-from synthdp.graph.predict import PairTables, pair_tables, strongest
-from synthdp.graph.prediction_rounds import (
+from synthdp.graph.predict import (
     ALL,
     CHOSEN,
+    ROUNDS,
     SCREENED,
     SCREENED_SHARES,
-    SETTINGS,
     STRONGEST,
+    PairTables,
+    pair_tables,
     planned_pairs,
     possible_pairs,
+    strongest,
 )
 from synthdp.graph.stage import GraphResult, find_graph, rounds
 from synthdp.privacy.mechanisms.marginals import ChosenMarginals, NoisyMarginals, NoisyTable
@@ -52,7 +54,7 @@ def domain_of(columns: int, *, levels: int = 4) -> Domain:
 
 def limit(columns: int) -> float:
     """Rows over noise at which a table of so many columns is no longer screened."""
-    return SETTINGS.clear * math.sqrt(math.comb(columns, 2))
+    return ROUNDS.clear * math.sqrt(math.comb(columns, 2))
 
 
 @pytest.mark.parametrize(
@@ -166,7 +168,7 @@ def test_a_near_function_among_80_columns_is_found() -> None:
 def test_all_rounds_spend_what_was_planned_whatever_the_rows_say(
     rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prediction_rounds, "SETTINGS", replace(SETTINGS, min_columns=5))
+    monkeypatch.setattr(predict, "ROUNDS", replace(ROUNDS, min_columns=5))
     codes = np.random.default_rng(0).integers(0, 4, (rows, 6)).astype(np.uint16)
     _, releaser = run(codes, domain_of(6), mu=0.1)
     assert list(releaser.asked) == [MEASURE, *IN_TURN]
@@ -180,7 +182,7 @@ def test_all_rounds_spend_what_was_planned_whatever_the_rows_say(
 def test_where_all_columns_are_targets_all_their_pairs_are_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(prediction_rounds, "SETTINGS", replace(SETTINGS, min_columns=2))
+    monkeypatch.setattr(predict, "ROUNDS", replace(ROUNDS, min_columns=2))
     domain, codes = domain_of(3), np.zeros((50, 3), np.uint16)
     _, releaser = run(codes, domain, mu=0.1, targets=domain.names)
     assert set(releaser.asked[SCREENED].tables) == set(combinations(domain.names, 2))

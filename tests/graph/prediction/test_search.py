@@ -10,10 +10,18 @@ import numpy.typing as npt
 import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.graph import predict, prediction_rounds
+from synthdp.graph import predict
 from synthdp.graph.level_groups import LevelLaw
-from synthdp.graph.predict import PairTables, pair_tables, prediction_order, worth_measuring
-from synthdp.graph.prediction_rounds import ALL, CHOSEN, PREDICTION_SHARES, possible_pairs
+from synthdp.graph.predict import (
+    ALL,
+    CHOSEN,
+    PREDICTION_SHARES,
+    PairTables,
+    pair_tables,
+    possible_pairs,
+    prediction_order,
+    worth_measuring,
+)
 from synthdp.graph.stage import GraphResult, find_graph, rounds
 from synthdp.privacy.mechanisms.marginals import ChosenMarginals, NoisyMarginals, NoisyTable
 from synthdp.privacy.plan import MEASURE, ReleasePlan, needed
@@ -72,12 +80,12 @@ def test_pairs_of_targets_and_neighbours_are_measured_where_not_all_can_be(
 ) -> None:
     domain = domain_of("abcde")
     assert len(possible_pairs(domain, ())) == 10
-    settings = prediction_rounds.SETTINGS
-    monkeypatch.setattr(prediction_rounds, "SETTINGS", replace(settings, max_pairs=6))
+    settings = predict.ROUNDS
+    monkeypatch.setattr(predict, "ROUNDS", replace(settings, max_pairs=6))
     chosen = possible_pairs(domain, {"e"})
     assert set(chosen[:4]) == {(n, "e") for n in "abcd"}
     assert set(chosen[4:]) < {("a", "b"), ("b", "c"), ("c", "d")}
-    monkeypatch.setattr(prediction_rounds, "SETTINGS", replace(settings, max_cells=8))
+    monkeypatch.setattr(predict, "ROUNDS", replace(settings, max_cells=8))
     assert possible_pairs(domain, {"e"}) == []
 
 

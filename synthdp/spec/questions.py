@@ -19,7 +19,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from synthdp.errors import DataError
 from synthdp.files import write_whole
 from synthdp.spec.checks.budget import suggested_delta
-from synthdp.spec.checks.telling_names import Remark, is_id, likely_id, unit_warning
+from synthdp.spec.checks.columns import Remark, is_id, likely_id, unit_warning
 from synthdp.spec.load.wording import first_words
 from synthdp.spec.load.yaml_tree import plain
 from synthdp.spec.model import COLUMN_TYPES, Column, DeclaredRows, Privacy

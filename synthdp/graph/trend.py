@@ -30,7 +30,7 @@ straight trends.
 
 Tests of pairs of which a column is ordered and has many levels, beside the tests of all others.
 
-Such a pair is tested twice: for trends (`ci_tests.trend`), and for dependence of any shape by
+Such a pair is tested twice: for trends (`graph.trend`), and for dependence of any shape by
 chi-square. Each test has half of the level, so that together they hold it (Bonferroni). Given
 other columns it is tested for trends alone, and only a test that was able to see the pair's own
 trend may say that hardly any is left: one that was not says "undecided", whatever it saw.
@@ -49,8 +49,8 @@ import numpy.typing as npt
 
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
-from synthdp.graph.ci_tests import chi_square
-from synthdp.graph.ci_tests.chi_square import Answer, Floats, Mixture, Query, kron, normal
+from synthdp.graph import chi_square
+from synthdp.graph.chi_square import Answer, Floats, Mixture, Query, kron, normal
 from synthdp.graph.knowledge import Pair
 from synthdp.graph.margins import pooled
 from synthdp.graph.tables import UNDECIDED, NoisyTables, batches, place

@@ -9,9 +9,9 @@ from types import MappingProxyType
 from typing import Any
 
 from synthdp.errors import DataError
-from synthdp.spec.checks.telling_names import likely_id
+from synthdp.spec.checks.columns import likely_id
 from synthdp.spec.codebook import Codebook
-from synthdp.spec.init.draft import (
+from synthdp.spec.draft import (
     OF_ONE_VALUE,
     budget_of,
     columns_of,
@@ -20,7 +20,8 @@ from synthdp.spec.init.draft import (
     rows_of,
     sketches,
 )
-from synthdp.spec.init.questions import (
+from synthdp.spec.model.linked import NOT_COVERED
+from synthdp.spec.questions import (
     MISSING,
     ORDERS,
     Ask,
@@ -28,7 +29,6 @@ from synthdp.spec.init.questions import (
     ask_about,
     ask_linked,
 )
-from synthdp.spec.model.linked import NOT_COVERED
 from synthdp.spec.writing import Blank, slug_of, written
 
 

@@ -1,1 +1,0 @@
-"""Columns that look like functions of others, or bound by them; confidential."""

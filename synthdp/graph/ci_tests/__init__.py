@@ -1,1 +1,0 @@
-"""Conditional independence tests, one per file. Each answers with an `Answer`."""

@@ -1,1 +1,0 @@
-"""`synthdp init`: a draft from the header of a table."""
