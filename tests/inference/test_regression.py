@@ -230,6 +230,19 @@ def test_an_outcome_of_two_categories_and_a_rare_group_are_covered() -> None:
     assert 2 * Z * 0.0004 < np.mean(widths) < 2 * Z * 0.0004 * 1.3
 
 
+def test_steadied_moments_have_the_right_inverse_on_average() -> None:
+    """Noise makes the inverse of a matrix too large: here by some 14%."""
+    asked, rng, sigma = design(("age", "pay", "arm")), np.random.default_rng(1), 40.0
+    exact = sums(asked, drawn(asked.names, 1500, rng))
+    true = np.linalg.inv(asked.moments(exact)[:-1, :-1])
+    found = []
+    for _ in range(300):
+        gram = asked.moments(exact + rng.normal(0, sigma, len(exact)))[:-1, :-1]
+        found.append([np.linalg.inv(m) for m in (asked.steadied(gram, sigma), gram)])
+    off = np.linalg.norm(np.mean(found, axis=0) - true, 2, axis=(1, 2)) / np.linalg.norm(true, 2)
+    assert off[0] < 0.05 and off[1] > 0.1
+
+
 @pytest.mark.parametrize("terms", TERMS.values(), ids=TERMS)
 def test_no_row_reaches_beyond_the_bound_of_its_group(terms: tuple[str, ...]) -> None:
     asked, rng = design(terms), np.random.default_rng(4)
