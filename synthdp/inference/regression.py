@@ -31,8 +31,8 @@ def regression_figures(design: Design, noisy: NoisyProducts, rows: Rows) -> tupl
     """One figure for each coefficient; those are refused whose own direction noise leaves unsure.
 
     Estimates are those of the steadied moment matrix; whether one is sure is asked of the noisy
-    one, in which noise alone would leave nothing. The spread about the line is that about the line of the directions that noise leaves sure, which
-    is no less.
+    one, in which noise alone would leave nothing. The spread about the line is that about the line
+    of the directions that noise leaves sure, which is no less.
     """
     moments, size = design.moments(noisy.sums), len(design.names)
     gram, count = moments[:-1, :-1], float(moments[0, 0])
