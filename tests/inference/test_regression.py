@@ -13,7 +13,8 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.inference import estimands
 from synthdp.inference.figures import Rows, Z
-from synthdp.inference.regression import reach, regression_figures
+from synthdp.inference.least_squares import SETTINGS
+from synthdp.inference.regression import reach, regression_figures, shares_of
 from synthdp.model.estimands import Design, design_of
 from synthdp.privacy.accounting import epsilon
 from synthdp.privacy.mechanisms.sums import Arm, NoisyProducts
@@ -241,6 +242,23 @@ def test_steadied_moments_have_the_right_inverse_on_average() -> None:
         found.append([np.linalg.inv(m) for m in (asked.steadied(gram, sigma), gram)])
     off = np.linalg.norm(np.mean(found, axis=0) - true, 2, axis=(1, 2)) / np.linalg.norm(true, 2)
     assert off[0] < 0.05 and off[1] > 0.1
+
+
+def test_what_other_levels_leave_to_the_first_has_their_noise() -> None:
+    columns: dict[str, Column] = {
+        "arm": COLUMNS["arm"],
+        "ill": Categorical(type="categorical", categories=("no", "yes")),
+    }
+    estimand = RegressionEstimand(kind="regression", outcome="ill", terms=("arm",))
+    spec: Any = SimpleNamespace(columns=columns)
+    asked = design_of(spec, Domain.from_spec(columns), estimand)
+    moments = np.array(
+        [[900.0, 300, 200, 90], [300, 300, 0, 60], [200, 0, 200, -80], [90, 60, -80, 900]]
+    )
+    _, levels = shares_of(asked, moments, 5.0)
+    for level, n, s, noises in zip(levels, (400, 300, 200), (110, 60, 80), (3, 1, 1), strict=True):
+        caution = SETTINGS.caution * 5 * np.sqrt(noises)
+        assert level.spread == pytest.approx(n + caution - (s - caution) ** 2 / (n + caution))
 
 
 @pytest.mark.parametrize("terms", TERMS.values(), ids=TERMS)

@@ -17,7 +17,7 @@ from synthdp.inference.estimands import effect_figure
 from synthdp.inference.figures import Figure, Rows
 from synthdp.model.planning import plan_for
 from synthdp.privacy.mechanisms.sums import NoisySums, StratumSums
-from synthdp.release.played import check_answered, played_estimands, with_noise
+from synthdp.release.played import StandIn, check_answered, played_estimands, with_noise
 from synthdp.release.what_if import figures_table, reaching, what_if
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
@@ -105,6 +105,17 @@ def test_half_widths_have_the_noise_and_the_sampling() -> None:
     noise = 15 * planned.sigma / 100_000 * np.sqrt(2 * (1 + 0.4**2))  # of S and of n, u about -.4
     assert figure["noise"] == pytest.approx(noise, rel=0.05)
     assert figure["half_width"] == pytest.approx(np.hypot(sampling, 1.96 * noise), rel=0.05)
+
+
+def test_treatment_is_not_as_frequent_in_all_strata() -> None:
+    """Log odds of treatment have a deviation of .6 between strata: .85 the difference of two."""
+    spec = spec_of([EFFECT], rows=100_000, columns=with_shares(old=0.5))
+    domain = Domain.from_spec(spec.columns)
+    planned: Any = plan_for(spec, domain).estimands["1"]
+    drawn = StandIn(spec, domain, spec.estimands[0]).sums(planned, np.random.default_rng(1))
+    counts = [next(drawn).counts.reshape(2, -1) for _ in range(80)]  # type: ignore[union-attr]
+    odds = np.log([n[0] / n[1] for n in counts])
+    assert 0.65 < np.std(odds[:, 0] - odds[:, 1]) < 1.05
 
 
 @pytest.mark.check
