@@ -12,7 +12,12 @@ import pytest
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.evaluate.effects import average_effect, compare_effects
-from synthdp.evaluate.independences import claims, compare_independences, conditional_dependence
+from synthdp.evaluate.independences import (
+    Dependence,
+    claims,
+    compare_independences,
+    conditional_dependence,
+)
 from synthdp.graph.causal import CausalGraph, adjustment
 from synthdp.spec.model import Categorical, Column, Effect, Graph, Integer
 
@@ -131,6 +136,10 @@ class TestEffects:
 
 
 class TestIndependences:
+    def test_chance_is_no_visible_dependence(self) -> None:
+        """.1^2 + .1^2 is .1414^2."""
+        assert Dependence(0.15, 0.1).visible and not Dependence(0.13, 0.1).visible
+
     def test_none_is_seen_where_there_is_none_whatever_the_strata(self) -> None:
         rng = np.random.default_rng(3)
         found = []

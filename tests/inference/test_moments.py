@@ -14,7 +14,8 @@ import yaml
 
 from synthdp.data.domain import Domain
 from synthdp.inference.answer import Answer, answer_tables
-from synthdp.inference.figures import Z
+from synthdp.inference.figures import Figure, Z
+from synthdp.inference.moments import narrower
 from synthdp.model.planning import plan_for
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.sums import NoisyProducts
@@ -190,6 +191,13 @@ def test_the_figure_of_less_noise_is_taken_whatever_it_says() -> None:
     loud = NoisyProducts(sums.sums, 100 * sums.sigma)
     said = [ask("mean(x)", frame, (tables, known)) for known in (None, loud, sums)]
     assert said[0].to_json() == said[1].to_json() and said[2].figures[0].by_levels
+
+
+def test_the_narrower_interval_is_not_taken_for_being_so() -> None:
+    """But for the noise that it was to have."""
+    by_sums, by_levels = (Figure(None, 100.0, 5.0, (5.0 - h, 5.0 + h)) for h in (0.1, 1.0))
+    assert narrower((by_sums, 2.0), by_levels, 1.0) is by_levels
+    assert narrower((by_sums, 1.0), by_levels, 2.0).by_levels == (4.0, 6.0)
 
 
 # --- coverage ---
