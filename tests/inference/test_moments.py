@@ -13,9 +13,8 @@ import pytest
 import yaml
 
 from synthdp.data.domain import Domain
-from synthdp.inference.answer import Answer, answer_tables
+from synthdp.inference.answer import Answer, answer_tables, narrower
 from synthdp.inference.figures import Figure, Z
-from synthdp.inference.moments import narrower
 from synthdp.model.planning import plan_for
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.sums import NoisyProducts
