@@ -39,7 +39,7 @@ from synthdp.release.played import played_estimands
 from synthdp.spec.model import ReleaseSpec
 
 RESULTS = Path(__file__).parent / "results" / "estimands_surveys.csv"
-EPSILONS = (1.0, 3.0, 10.0)
+EPSILONS = (1.0, 3.0, 10.0, 30.0)
 FIRST_SEED, POPULATION_ROWS = 300, 200_000
 CONFOUNDERS = [
     *("sex", "married", "smoker", "children", "visits"),

@@ -30,8 +30,9 @@ TWO_VALUED = (
 def regression_figures(design: Design, noisy: NoisyProducts, rows: Rows) -> tuple[Figure, ...]:
     """One figure for each coefficient; those are refused whose own direction noise leaves unsure.
 
-    The spread about the line is that about the line of the directions that noise leaves sure, which
-    is no less.
+    Estimates are those of the steadied moment matrix; whether one is sure is asked of the noisy
+    one, in which noise alone would leave nothing. The spread about the line is that about the line
+    of the directions that noise leaves sure, which is no less.
     """
     moments, size = design.moments(noisy.sums), len(design.names)
     gram, count = moments[:-1, :-1], float(moments[0, 0])
@@ -45,12 +46,13 @@ def regression_figures(design: Design, noisy: NoisyProducts, rows: Rows) -> tupl
     residual = np.append(-line, 1.0)
     squares = max(float(residual @ moments @ residual), 0.0) / (count - size)
     groups = shares_of(design, moments, noisy.sigma) if design.two_valued else None
-    theta = np.linalg.pinv(gram, hermitian=True) @ moments[:-1, -1]
+    steady = design.steadied(gram, noisy.sigma)
+    theta = np.linalg.pinv(steady, hermitian=True) @ moments[:-1, -1]
     found = []
-    each = zip(design.functions, design.names, design.directions(gram), strict=True)
+    each = zip(design.functions, design.names, design.directions(steady), strict=True)
     for function, name, (c, w, d) in each:
         both = of_rows = None
-        if design.sure(w, d, noisy.sigma):
+        if d and design.sure(w, float(w @ gram @ w), noisy.sigma):
             sampling = squares * d if groups is None else min(d, two_valued(design, groups, w))
             both, of_rows = (
                 _interval(design, noisy.sigma, w, d, theta, float(c @ theta), variance)

@@ -54,12 +54,15 @@ class EstimandSettings:
     `clear`: deviations of the noise that an average stratum must hold. Of a regression: `sure`,
     deviations by which what other terms leave of a term must lie above zero; `least`: an eigenvalue
     of the terms' moment matrix counts as seen from so many deviations of the noise on, times the
-    root of the number of terms.
+    root of the number of terms. `rounds`, `steady`: at most so many steps to what steadies that
+    matrix, which end where none is as large as so much of the noise.
     """
 
     clear: float = 4.0
     sure: float = 3.0
     least: float = 2.0
+    rounds: int = 60
+    steady: float = 0.01
 
 
 SETTINGS = EstimandSettings()
@@ -342,6 +345,36 @@ class Design:
             told = np.allclose(gram @ direction, c, atol=1e-6)
             d = 1.0 / float(c @ direction) if told else 0.0
             yield c, d * direction, d
+
+    def steadied(self, gram: Floats, sigma: float) -> Floats:
+        """A noisy `gram` plus what makes the inverse right on average: `[k, k]`.
+
+        Noise E of the products makes small eigenvalues of G smaller, or negative. The mean of the
+        inverse of G + E + A is about M = (G + A - S(M))^-1, with S(M) the mean of E M E [the matrix
+        Dyson equation: L. Erdos, arXiv:1903.10060], and A = S(M) makes it G^-1.
+        """
+        if sigma == 0:
+            return gram
+        i, j, k, m = self._twice
+        added, size = sigma * math.sqrt(len(gram)) * np.eye(len(gram)), len(gram)
+        added += max(0.0, -float(np.linalg.eigvalsh(gram)[0])) * np.eye(size)
+        for _ in range(SETTINGS.rounds):
+            inverse = np.linalg.inv(gram + added)
+            mean = np.bincount(i * size + m, sigma**2 * inverse[j, k], size**2).reshape(gram.shape)
+            change = (mean + mean.T) / 2 - added
+            added += change / 2
+            if np.abs(change).max() < SETTINGS.steady * sigma:
+                break
+        return gram + added
+
+    @cached_property
+    def _twice(self) -> npt.NDArray[np.intp]:
+        """The places (i, j) and (k, m) of two products of functions that are one sum, `[4, n]`."""
+        places, size = self.places[:-1, :-1], len(self.functions)
+        at = [np.flatnonzero(places == p) for p in range(len(self.products))]
+        a = np.concatenate([np.repeat(own, len(own)) for own in at])
+        b = np.concatenate([np.tile(own, len(own)) for own in at])
+        return np.array([*divmod(a, size), *divmod(b, size)])
 
     def by_product(self, w: Floats, beta: Floats) -> Floats:
         """How often each product is in w' M beta, M the moments, `[products]`."""

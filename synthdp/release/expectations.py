@@ -95,7 +95,7 @@ class Forecast:
     treated: float = 0.1
     uneven: float = 0.6
     common: tuple[float, float] = (0.5, 0.95)
-    likely: float = 0.5
+    likely: float = 0.2
 
 
 ASSUMED = Forecast()

@@ -8,11 +8,12 @@ was paid for depends on it: the bundle is written before, unless a gate is on su
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pandas as pd
 
@@ -27,6 +28,7 @@ from synthdp.evaluate.dp_scores import DpScores, headline, with_ends
 from synthdp.evaluate.fidelity import noisy_tv1
 from synthdp.evaluate.functional import SuggestionReport, suggest
 from synthdp.evaluate.run import EvaluationReport, evaluate
+from synthdp.files import parse_json, read_text
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.level_groups import groups_of, on_groups
 from synthdp.graph.validation import ValidationReport
@@ -55,7 +57,7 @@ from synthdp.report.internal.content import (
     ReportContent,
 )
 from synthdp.report.internal.page import write_internal_report
-from synthdp.report.sections import GraphView, Look
+from synthdp.report.sections import ROWS, GraphView, Look
 from synthdp.spec.addresses import home
 from synthdp.spec.model import (
     ATTACK_METRICS,
@@ -411,11 +413,27 @@ def _content(job: Job, audits: Sequence[AuditRecord]) -> ReportContent:
         budget=_budget(job),
         profile=tuple((p["epsilon"], p["delta"]) for p in profile["points"]),
         audits=tuple(a.model_dump() | {"refuted": a.refuted} for a in audits),
+        studies=tuple(_studies(job)),
         contact=job.spec.dataset.contact,
         expected=next((e.body.get("expected") for e in entries if e.kind == "reserve"), None),
         timings=seconds(),
         notes=tuple(_notes(job)),
     )
+
+
+def _studies(job: Job) -> Iterator[Mapping[str, Any]]:
+    """Studies of the dataset that lie in the release's folders; files that are none are no matter.
+
+    A study is an aid: one that cannot be read stops no report.
+    """
+    for folder in (job.out, job.internal):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            found = parse_json(read_text(folder / "study.json"))
+            if found["dataset"] == job.spec.dataset.id and found["rows"] in ROWS:
+                from synthdp.release.study import Line
+
+                lines = [asdict(Line(**line)) for line in found["lines"]]
+                yield {"rows": found["rows"], "lines": lines}
 
 
 def _notes(job: Job) -> Iterator[str]:

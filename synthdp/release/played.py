@@ -89,7 +89,7 @@ def played_estimands(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan) -> li
 
 
 def check_answered(played: Iterable[Mapping[str, Any]]) -> None:
-    """Refuse to pay for an estimand that is likelier refused than told (`BudgetError`)."""
+    """Refuse to pay for an estimand that plays often refuse (`BudgetError`)."""
     for told in played:
         if told["likely_refused"]:
             raise BudgetError(

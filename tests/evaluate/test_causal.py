@@ -12,6 +12,7 @@ import pytest
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.evaluate.effects import (
+    Dependence,
     average_effect,
     claims,
     compare_effects,
@@ -136,6 +137,10 @@ class TestEffects:
 
 
 class TestIndependences:
+    def test_chance_is_no_visible_dependence(self) -> None:
+        """.1^2 + .1^2 is .1414^2."""
+        assert Dependence(0.15, 0.1).visible and not Dependence(0.13, 0.1).visible
+
     def test_none_is_seen_where_there_is_none_whatever_the_strata(self) -> None:
         rng = np.random.default_rng(3)
         found = []

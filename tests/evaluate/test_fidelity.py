@@ -22,6 +22,7 @@ from synthdp.evaluate.fidelity import (
     fidelity,
     nearest_distribution,
     noisy_tv1,
+    sampling_distance,
     total_variation,
 )
 
@@ -185,6 +186,12 @@ def test_large_triples_stay_small() -> None:
     table = np.random.default_rng(4).integers(0, 4096, size=(500, 3)).astype(np.uint16)
     counted = count_tables(table, (4096, 4096, 4096), [(0, 1, 2)])[0]
     assert counted.keys is not None and len(counted.keys) <= 500 and counted.total == 500
+
+
+def test_the_floor_is_that_of_two_samples_whichever_is_the_larger() -> None:
+    law = np.full(10, 0.1)
+    both = sampling_distance(law, 1000, 4000), sampling_distance(law, 4000, 1000)
+    assert both == pytest.approx((sampling_distance(law, 1600, 1600),) * 2)
 
 
 def test_no_rows_is_refused() -> None:

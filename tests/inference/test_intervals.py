@@ -19,6 +19,7 @@ from synthdp.inference.figures import (
     quantile_interval,
     ratio_interval,
     share_sampling,
+    sum_figure,
 )
 from synthdp.inference.least_squares import Functionals
 
@@ -53,11 +54,18 @@ def test_a_mean_of_many_rows_is_the_textbooks() -> None:
 @pytest.mark.parametrize("per_unit", [1, 5])
 def test_coins_of_whole_units_spread_a_count_and_its_estimate_is_the_middle(per_unit: int) -> None:
     """800 to 840 counted rows, four fifths of all: K rows have coins of k K h / (1 - h)."""
-    found = Functionals(np.array([800.0, 0, 0, 840.0, 0, 0]), np.zeros((6, 6)))
+    found = Functionals(np.array([800.0, 0, 0, 840.0, 0, 0]), 900 * np.eye(6))
     figure = count_figure(found, Rows(0.2, per_unit), None)
-    low, high = (k + z * np.sqrt(per_unit * k * 0.2 / 0.8) for k, z in ((1000, -Z), (1050, Z)))
+    noise = 900 / 0.8**2
+    low, high = (
+        k + z * np.sqrt(noise + per_unit * k * 0.2 / 0.8) for k, z in ((1000, -Z), (1050, Z))
+    )
     assert figure.interval == pytest.approx((low, high)) and figure.bounds == (1000.0, 1050.0)
     assert figure.estimate == figure.rows == pytest.approx(1025)
+    found = Functionals(np.array([4000.0, 800, 30_000] * 2), 900 * np.eye(6))
+    figure = sum_figure(found, (0.0, 9.0), Rows(0.2, per_unit), None)
+    half = Z * np.sqrt(noise + per_unit * 30_000 / 0.8 * 0.2 / 0.8)
+    assert figure.interval == pytest.approx((5000 - half, 5000 + half))
 
 
 def test_a_denominator_that_may_be_zero_has_no_interval() -> None:

@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from synthdp.data.domain import Domain
-from synthdp.inference.answer import Answer, answer_tables
+from synthdp.inference.answer import Answer, answer_tables, narrower
+from synthdp.inference.figures import Figure, Z
 from synthdp.model.planning import plan_for
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.sums import NoisyProducts
@@ -135,6 +136,28 @@ def test_without_noise_means_are_those_of_the_rows_and_only_sampling_is_left() -
             assert (high - low) / 2 == pytest.approx(half, rel=0.05)
 
 
+def test_the_spread_is_taken_a_deviation_of_its_noise_too_large() -> None:
+    """Of exact counts and sums that are said to be noisy: what sampling adds to an interval."""
+    rng = np.random.default_rng(6)
+    frame = drawn(20_000, normal, rng)
+    tables, sums = released(frame, rng, noise=1e-9)
+    assert sums is not None
+
+    def sampled(text: str, noise: float) -> float:
+        """The variance of sampling of the sum of u, of the first figure (if of all rows)."""
+        said = [NoisyTable(t.columns, t.counts, noise * 1e9 * t.sigma) for t in tables]
+        known = said, NoisyProducts(sums.sums, noise * 1e9 * sums.sigma)
+        (figure, *_) = ask(text, frame, known).figures
+        assert figure.interval and figure.of_rows
+        halves = [(float(e[1]) - float(e[0])) / 2 for e in (figure.interval, figure.of_rows)]
+        return float((halves[0] ** 2 - halves[1] ** 2) * (len(frame) / (50 * Z)) ** 2)
+
+    assert sampled("mean(x)", 1.0) - sampled("mean(x)", 1e-9) == pytest.approx(
+        1e9 * sums.sigma, rel=0.1
+    )
+    assert sampled("mean(x) by arm", 1.0) > 1.005 * sampled("mean(x) by arm", 1e-9)
+
+
 @pytest.mark.parametrize(
     "text",
     ["mean(x) where x > 50", "mean(x) by arm, old", "median(x)", "mean(x) where part > 50"],
@@ -167,6 +190,13 @@ def test_the_figure_of_less_noise_is_taken_whatever_it_says() -> None:
     loud = NoisyProducts(sums.sums, 100 * sums.sigma)
     said = [ask("mean(x)", frame, (tables, known)) for known in (None, loud, sums)]
     assert said[0].to_json() == said[1].to_json() and said[2].figures[0].by_levels
+
+
+def test_the_narrower_interval_is_not_taken_for_being_so() -> None:
+    """But for the noise that it was to have."""
+    by_sums, by_levels = (Figure(None, 100.0, 5.0, (5.0 - h, 5.0 + h)) for h in (0.1, 1.0))
+    assert narrower((by_sums, 2.0), by_levels, 1.0) is by_levels
+    assert narrower((by_sums, 1.0), by_levels, 2.0).by_levels == (4.0, 6.0)
 
 
 # --- coverage ---

@@ -13,7 +13,8 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.inference import estimands
 from synthdp.inference.figures import Rows, Z
-from synthdp.inference.regression import reach, regression_figures
+from synthdp.inference.least_squares import SETTINGS
+from synthdp.inference.regression import reach, regression_figures, shares_of
 from synthdp.model.estimands import Design, design_of
 from synthdp.privacy.accounting import epsilon
 from synthdp.privacy.mechanisms.sums import Arm, NoisyProducts
@@ -228,6 +229,36 @@ def test_an_outcome_of_two_categories_and_a_rare_group_are_covered() -> None:
     # With the noise the share of the others has a deviation of .0004. The largest spread that an
     # outcome of two values has would make the interval many times as wide.
     assert 2 * Z * 0.0004 < np.mean(widths) < 2 * Z * 0.0004 * 1.3
+
+
+def test_steadied_moments_have_the_right_inverse_on_average() -> None:
+    """Noise makes the inverse of a matrix too large: here by some 14%."""
+    asked, rng, sigma = design(("age", "pay", "arm")), np.random.default_rng(1), 40.0
+    exact = sums(asked, drawn(asked.names, 1500, rng))
+    true = np.linalg.inv(asked.moments(exact)[:-1, :-1])
+    found = []
+    for _ in range(300):
+        gram = asked.moments(exact + rng.normal(0, sigma, len(exact)))[:-1, :-1]
+        found.append([np.linalg.inv(m) for m in (asked.steadied(gram, sigma), gram)])
+    off = np.linalg.norm(np.mean(found, axis=0) - true, 2, axis=(1, 2)) / np.linalg.norm(true, 2)
+    assert off[0] < 0.05 and off[1] > 0.1
+
+
+def test_what_other_levels_leave_to_the_first_has_their_noise() -> None:
+    columns: dict[str, Column] = {
+        "arm": COLUMNS["arm"],
+        "ill": Categorical(type="categorical", categories=("no", "yes")),
+    }
+    estimand = RegressionEstimand(kind="regression", outcome="ill", terms=("arm",))
+    spec: Any = SimpleNamespace(columns=columns)
+    asked = design_of(spec, Domain.from_spec(columns), estimand)
+    moments = np.array(
+        [[900.0, 300, 200, 90], [300, 300, 0, 60], [200, 0, 200, -80], [90, 60, -80, 900]]
+    )
+    _, levels = shares_of(asked, moments, 5.0)
+    for level, n, s, noises in zip(levels, (400, 300, 200), (110, 60, 80), (3, 1, 1), strict=True):
+        caution = SETTINGS.caution * 5 * np.sqrt(noises)
+        assert level.spread == pytest.approx(n + caution - (s - caution) ** 2 / (n + caution))
 
 
 @pytest.mark.parametrize("terms", TERMS.values(), ids=TERMS)

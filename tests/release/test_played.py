@@ -16,8 +16,8 @@ from synthdp.inference import estimands
 from synthdp.inference.estimands import effect_figure
 from synthdp.inference.figures import Figure, Rows
 from synthdp.model.planning import plan_for
-from synthdp.privacy.mechanisms.sums import NoisySums, StratumSums
-from synthdp.release.played import check_answered, played_estimands, with_noise
+from synthdp.privacy.mechanisms.sums import SQUARE, NoisySums, StratumSums
+from synthdp.release.played import StandIn, check_answered, played_estimands, with_noise
 from synthdp.release.what_if import figures_table, reaching, what_if
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
@@ -105,6 +105,45 @@ def test_half_widths_have_the_noise_and_the_sampling() -> None:
     noise = 15 * planned.sigma / 100_000 * np.sqrt(2 * (1 + 0.4**2))  # of S and of n, u about -.4
     assert figure["noise"] == pytest.approx(noise, rel=0.05)
     assert figure["half_width"] == pytest.approx(np.hypot(sampling, 1.96 * noise), rel=0.05)
+
+
+def test_played_noise_is_that_of_each_sum() -> None:
+    zero, rng = NoisySums(*(np.zeros(4000) for _ in range(3)), 0.0), np.random.default_rng(2)
+    sums: Any = with_noise(zero, 3.0, rng)
+    spread = [part.std() for part in (sums.counts, sums.sums, sums.squares)]
+    assert spread == pytest.approx([3, 3, 3 / SQUARE], rel=0.05) and sums.sigma == 3
+
+
+def planned_sigma(asked: Any, rows: int) -> float:
+    spec = spec_of(asked, rows=rows)
+    mechanism: Any = plan_for(spec, Domain.from_spec(spec.columns)).estimands["1"]
+    return float(mechanism.sigma)
+
+
+def test_estimands_have_equal_parts_of_their_share() -> None:
+    """Two looks of as much noise cost what one of a root of two less does."""
+    one, two = (planned_sigma([EFFECT] * k, 100_000) for k in (1, 2))
+    assert two / one == pytest.approx(np.sqrt(2), rel=0.03)
+
+
+def test_a_quantile_is_checked_by_the_noise_of_all_its_levels() -> None:
+    """Two groups of six levels: a group's rows have root 6 times the noise of a count."""
+    asked = [{"kind": "question", "ask": "quantile(visits, 0.4) by old"}]
+    least = 2 * 4 * planned_sigma(asked, 100_000)
+    planned_sigma(asked, round(2.6 * least))
+    with pytest.raises(BudgetError, match="in 2 strata"):
+        planned_sigma(asked, round(2.3 * least))
+
+
+def test_treatment_is_not_as_frequent_in_all_strata() -> None:
+    """Log odds of treatment have a deviation of .6 between strata: .85 the difference of two."""
+    spec = spec_of([EFFECT], rows=100_000, columns=with_shares(old=0.5))
+    domain = Domain.from_spec(spec.columns)
+    planned: Any = plan_for(spec, domain).estimands["1"]
+    drawn = StandIn(spec, domain, spec.estimands[0]).sums(planned, np.random.default_rng(1))
+    counts = [next(drawn).counts.reshape(2, -1) for _ in range(80)]  # type: ignore[union-attr]
+    odds = np.log([n[0] / n[1] for n in counts])
+    assert 0.65 < np.std(odds[:, 0] - odds[:, 1]) < 1.05
 
 
 @pytest.mark.check

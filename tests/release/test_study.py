@@ -9,6 +9,7 @@ import stat
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -23,10 +24,10 @@ from synthdp.evaluate.learners import PAPER_CLASSIFIERS
 from synthdp.model.planning import plan_for
 from synthdp.progress import shown_on
 from synthdp.release import study as room
-from synthdp.release.study import DECLARED, Arm, comparable, study, without_graph
+from synthdp.release.study import DECLARED, Arm, Line, comparable, study, without_graph
 from synthdp.spec.load.loader import load_spec
 from synthdp_attacks import Serial
-from synthdp_attacks.membership import CLASSIFIERS, EXTRACTORS
+from synthdp_attacks.membership import CLASSIFIERS, EXTRACTORS, MAIN
 from synthdp_attacks.one_release import LIKELIHOODS
 from tests.release.conftest import MODES, Heard, InterruptedAt, Tiny, merged
 
@@ -137,6 +138,24 @@ def test_an_interrupted_study_of_real_rows_goes_on_and_stays_with_the_steward(
     (line,) = (line for line in found.lines if line.name == name)
     kept = [run.data.metrics[name + end] for end in ("", " lower", " upper")]
     assert kept == pytest.approx(line.ends, rel=1e-3)
+
+
+BY = "by the graph at epsilon 1"
+
+
+def test_a_release_beside_a_study_shows_it_to_the_steward_alone(tiny: Tiny, synthdp: Any) -> None:
+    line = Line("advantage taken", BY, *MAIN, 0.125, -0.25, 0.5)
+    study = {"dataset": "tiny", "rows": "simulated", "lines": [asdict(line)]}
+    tiny.write()
+    tiny.out.mkdir()
+    (tiny.out / "study.json").write_text(json.dumps(study))
+    (tiny.out / "internal").mkdir()
+    (tiny.out / "internal" / "study.json").write_text('{"dataset": "tiny"}')
+    assert synthdp("release", tiny.spec, "--out", tiny.out).code == 0
+    page = (tiny.out / "internal" / "internal.html").read_text()
+    assert "Study on simulated rows: with the graph" in page and BY in page and "0.125" in page
+    for file in (tiny.out / "bundle").rglob("*.*"):
+        assert BY.encode() not in file.read_bytes()
 
 
 TWINS: dict[str, dict[str, Any]] = {

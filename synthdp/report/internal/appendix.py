@@ -15,9 +15,18 @@ from synthdp.evaluate.subgroups import SubgroupRow
 from synthdp.evaluate.utility import UtilityRow
 from synthdp.report.internal.content import Budget, ReportContent
 from synthdp.report.prose import number
-from synthdp.report.sections import PageLimits, ReportTable, interval, link_tables, looks_table, yes
+from synthdp.report.sections import (
+    ROWS,
+    PageLimits,
+    ReportTable,
+    interval,
+    link_tables,
+    looks_table,
+    yes,
+)
 
 # The tables that the page shows; the others are in the appendix.
+STUDY = ("figure", "of", "extractor, or learned", "by", "value", "lower", "upper")
 ATTACK_CAPTIONS = ("Membership attack", "Membership attack: declared")
 
 
@@ -30,6 +39,12 @@ def tables(content: ReportContent, limits: PageLimits) -> list[ReportTable]:
         every += link_tables(content.graph, limits.pairs)
     if content.attack:
         every += [t for t in attack_tables(content.attack) if t.caption not in ATTACK_CAPTIONS]
+    for found in content.studies:
+        caption = f"Study {ROWS[found['rows']]}: with the graph and without, under privacy and not"
+        rows = (
+            dict(zip(STUDY, map(interval, line.values()), strict=True)) for line in found["lines"]
+        )
+        every.append(ReportTable.of(caption, rows).cut(limits.pairs))
     timings = tuple((stage, f"{seconds:.2f}") for stage, seconds in content.timings.items())
     every.append(ReportTable("Time by stage", ("stage", "seconds"), timings))
     return [table for table in every if table.rows]

@@ -95,6 +95,7 @@ class ReportContent:
 
     `profile` has the points (epsilon, delta) of the guarantee. `attack` is a membership report as
     plain JSON values, and so is each record of `audits`.
+    `studies` are those of the same table that lie beside the report, likewise (`synthdp study`).
     `misfits` has, for each column, the number of values of each kind outside the declared domain.
     `suggestions` are of columns that look like functions of others. `estimands` are released
     figures beside those of the real rows, `expected` what the plan forecast. `absent` has the parts
@@ -115,6 +116,7 @@ class ReportContent:
     graph: GraphView | None = None
     attack: Mapping[str, Any] | None = None
     audits: tuple[Mapping[str, Any], ...] = ()
+    studies: tuple[Mapping[str, Any], ...] = ()
     misfits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     suggestions: SuggestionReport | None = None
     estimands: tuple[EstimandBeside, ...] = ()
