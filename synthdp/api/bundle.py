@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from synthdp.bundle.certificate import Certificate
+    from synthdp.bundle.linked import LinkedBundle
     from synthdp.inference.answer import Answer
     from synthdp.inference.effect import EffectAnswer
     from synthdp.inference.estimands import EstimandResult
@@ -101,6 +102,8 @@ class Bundle:
         """
         from synthdp.bundle.certificate import Certificate
 
+        if (linked := self._linked) is not None:
+            return linked.certificate
         return self._read(
             (CERTIFICATE,), lambda: Certificate.model_validate(self._json(CERTIFICATE))
         )
@@ -134,15 +137,11 @@ class Bundle:
         synthdp.errors.VerifyError: ...releases/clinic/bundle is a bundle of one table
           hint: use `table`
         """
-        from synthdp.bundle.content import is_linked
-        from synthdp.bundle.linked import checked_linked, table_files
         from synthdp.errors import VerifyError
 
-        if not is_linked(self.path):
+        if (linked := self._linked) is None:
             raise VerifyError(f"{self.path} is a bundle of one table", hint="use `table`")
-        bundle = checked_linked(self.path)
-        files = [csv for csv, _ in table_files(bundle.linked).values()]
-        return self._read((files[0], files[1]), lambda: bundle.typed)
+        return self._read((SPEC,), lambda: linked.typed)
 
     def sample(
         self,
@@ -292,7 +291,8 @@ class Bundle:
         return CopiedTables(tables, found.spanned)
 
     def pair(self, first: str, second: str) -> PairOfColumns:
-        """Two columns: shares of their noisy table beside those of the synthetic rows.
+        """Two columns: shares of their noisy table beside those of the synthetic rows. Of linked
+        tables they are named as arrows are, as in `visits[-1].stage` and `visits.stage`.
 
         It has `synthetic`, `noisy` (None where no table has both), `margin` (half of the 95%
         interval of each of `noisy`, by noise alone) and `about`; `to_svg()` draws it.
@@ -308,6 +308,8 @@ class Bundle:
         """
         from synthdp.report.public.content import PairOfColumns
 
+        if (linked := self._linked) is not None:
+            return linked.pair(first, second)
         return PairOfColumns.of(self._public, first, second)
 
     def answer(self, query: str) -> Answer:
@@ -493,6 +495,19 @@ class Bundle:
             f"cannot read {names[0]} in {self.path}: {kind}",
             hint=f"see `synthdp verify {self.path}`",
         )
+
+    @property
+    def _linked(self) -> LinkedBundle | None:
+        """What a bundle of linked tables states, its tables among it; None of one table."""
+        from synthdp.bundle.content import is_linked
+        from synthdp.bundle.linked import checked_linked, table_files
+        from synthdp.files import check_sums
+
+        if not is_linked(self.path):
+            return None
+        bundle = checked_linked(self.path, (MARGINALS, GRAPH, PROFILE))
+        check_sums(self.path, [csv for csv, _ in table_files(bundle.linked).values()])
+        return bundle
 
     @property
     def _public(self) -> PublicContent:

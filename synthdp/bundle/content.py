@@ -39,7 +39,7 @@ from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import Spend
 from synthdp.privacy.private import Receipt, Released
 from synthdp.spec.load.loader import linked_in, parse_spec
-from synthdp.spec.model import ReleaseSpec
+from synthdp.spec.model import LinkedSpec, ReleaseSpec
 
 if TYPE_CHECKING:
     from synthdp.ledger.ledger import Ledger
@@ -254,6 +254,11 @@ class Bundle:
         ledger = parse_json(read_text(folder / "privacy/ledger.json"))
         day = str(ledger["entries"][-1]["at"])[:10]
         return cls(folder, spec, Certificate.model_validate(facts), day)
+
+    @property
+    def published(self) -> ReleaseSpec | LinkedSpec:
+        """The spec as it was written."""
+        return self.spec
 
     def json(self, name: str) -> Any:
         return parse_json(read_text(self.folder / name))

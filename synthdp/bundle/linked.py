@@ -9,31 +9,48 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from synthdp.bundle.certificate import Certificate, certify
-from synthdp.bundle.content import Bundle
+from synthdp.bundle.content import MAX_ROWS, Bundle, is_linked
 from synthdp.bundle.descriptions import SPEC_HEAD, shown_source
 from synthdp.bundle.noisy_values import MARGINALS, table_from_json, tables_json
 from synthdp.bundle.table_files import typed_frame
+from synthdp.data.column_domain import ColumnDomain
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import Codes, encode_column, read_values
+from synthdp.data.kinds import column_kind
 from synthdp.data.level_groups import LevelGroups
-from synthdp.data.visits import OUTER, PERSONS, SECOND, STEPS, VisitFrame
-from synthdp.errors import VerifyError
+from synthdp.data.visits import (
+    OUTER,
+    PERSONS,
+    SECOND,
+    STEPS,
+    CodedVisits,
+    Floats,
+    Views,
+    VisitFrame,
+    views_of,
+)
+from synthdp.errors import OutputError, VerifyError
 from synthdp.files import check_sums, parse_json, read_text
+from synthdp.graph.level_groups import on_groups
 from synthdp.model.visits import store
-from synthdp.model.visits.fit import Tables, measure
-from synthdp.model.visits.laws import VisitModel
+from synthdp.model.visits.fit import Tables, level_starts, measure
+from synthdp.model.visits.laws import VisitModel, groups_of_views
 from synthdp.model.visits.planning import VisitArrows, plan_linked
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals, NoisyTable
 from synthdp.privacy.mechanisms.views import ChosenOnView, OnView
 from synthdp.privacy.plan import ReleasePlan
-from synthdp.spec.load.loader import parse_any
+from synthdp.report.public.content import PairOfColumns
+from synthdp.spec.load.loader import own_spec, parse_any
+from synthdp.spec.load.wording import nearest
 from synthdp.spec.model import (
     Column,
     Compute,
@@ -131,6 +148,12 @@ def as_one(spec: LinkedSpec) -> ReleaseSpec:
         sampling=Sampling(rows=persons_of(spec), rake=False),
         **{n: getattr(spec, n) for n in ("tracking", "compute", "publication", "signing")},
     )
+
+
+def own_as_one(path: Path) -> ReleaseSpec:
+    """A steward's own spec, of linked tables `as_one`; raises as `load_spec`."""
+    spec = own_spec(path)
+    return as_one(spec) if isinstance(spec, LinkedSpec) else spec
 
 
 def _of(rule: str | Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -274,6 +297,14 @@ class PublishedLooks:
 # --- what a bundle states ---
 
 
+class CountedView(NamedTuple):
+    """The columns of a view, noisy tables of them, and levels of synthetic rows."""
+
+    domain: Domain
+    tables: Sequence[NoisyTable]
+    codes: Codes
+
+
 @dataclass(frozen=True)
 class LinkedBundle(Bundle):
     """What the bundle of persons with visits in `folder` states; `spec` is `as_one` of `linked`."""
@@ -290,6 +321,11 @@ class LinkedBundle(Bundle):
         day = str(parse_json(read_text(folder / "privacy/ledger.json"))["entries"][-1]["at"])[:10]
         return cls(folder, as_one(spec), LinkedCertificate.model_validate(facts), day, spec)
 
+    @property
+    def published(self) -> LinkedSpec:
+        """The spec as it was written."""
+        return self.linked
+
     @cached_property
     def frame(self) -> VisitFrame:
         """The public frame of both tables."""
@@ -299,6 +335,36 @@ class LinkedBundle(Bundle):
     def measured(self) -> dict[str, tuple[Any, ...]]:
         """The noisy tables of `marginals.json`, by purpose."""
         return linked_tables_of(self.json(MARGINALS))
+
+    def counted(self, view: str) -> CountedView:
+        """A view on the groups of levels that its pairs were counted on."""
+        groups = groups_of_views(self.frame, level_starts(self.frame, self.measured))[view]
+        tables = [on_groups(table, groups) for table in self.of_view(view)]
+        return CountedView(groups.coarse, tables, groups.of(self.views.codes[view]))
+
+    def pair(self, first: str, second: str) -> PairOfColumns:
+        """Two columns of one view: of that which counted them together, where there is one.
+
+        Raises:
+            OutputError: no view has both.
+        """
+        views = [v for v, d in self.frame.views.items() if {first, second} <= {*d.names}]
+        if not views:
+            known = sorted({n for d in self.frame.views.values() for n in d.names})
+            near = next(
+                (m for n in (first, second) if n not in known if (m := nearest(n, known))), ""
+            )
+            hint = near or f"name two columns of the same person and visits: {', '.join(known)}"
+            raise OutputError(f"there is no pair of {first!r} and {second!r}", hint=hint)
+        found = (v for v in views if any({first, second} <= {*t.columns} for t in self.of_view(v)))
+        view = next(found, views[0])
+        told = PairOfColumns.of(self.counted(view), first, second)
+        return replace(told, about=f"{told.about}; rows are {LAWS[view]}")
+
+    def of_view(self, view: str) -> tuple[NoisyTable, ...]:
+        """The noisy tables of the rows of a view."""
+        looks = {told["purpose"]: told["view"] for told in self.json(MARGINALS)["tables"]}
+        return tuple(t for p, own in self.measured.items() if looks[p] == view for t in own)
 
     @cached_property
     def arrows(self) -> VisitArrows:
@@ -323,10 +389,48 @@ class LinkedBundle(Bundle):
         return store.load(self.folder, self.frame)
 
     @cached_property
+    def views(self) -> Views:
+        """Levels of the first `MAX_ROWS` persons, by view, as real ones are read."""
+        frame, data = self.frame, self.linked.dataset
+        read: dict[str, pd.DataFrame] = {}
+        for name, (csv, _) in table_files(self.linked).items():
+            most = MAX_ROWS * (frame.most if name == data.visits_name else 1)
+            read[name] = pd.read_csv(
+                self.folder / csv, nrows=most, dtype=str, keep_default_na=False, na_filter=False
+            )
+        persons, visits = read[data.persons_name], read[data.visits_name]
+        owner = visits[data.visits.key].to_numpy(np.int64) - 1
+        visits, owner = visits[owner < len(persons)], owner[owner < len(persons)]
+        when = _dates(visits, frame.order)
+        assert when is not None
+        births, deaths = _dates(persons, frame.birth), _dates(persons, frame.death)
+        coded = _codes(persons, frame.columns), _codes(visits, frame.of_visits)
+        return views_of(frame, CodedVisits(*coded, owner, when, births, deaths))
+
+    @cached_property
     def typed(self) -> dict[str, pd.DataFrame]:
         """Both tables with the columns' own types, by their names."""
         columns, files = written_columns(self.linked), table_files(self.linked)
         return {n: typed_frame(self.folder / files[n][0], columns[n]) for n in columns}
+
+
+def _codes(table: pd.DataFrame, domain: Domain) -> Codes:
+    kinds = ((c, column_kind(c).parsed(c, table[c.name])) for c in domain.columns)
+    none = np.zeros((len(table), 0), np.uint16)
+    return np.column_stack([none, *(encode_column(c, v).codes for c, v in kinds)])
+
+
+def _dates(table: pd.DataFrame, own: ColumnDomain | None) -> Floats | None:
+    if own is None:
+        return None
+    return read_values(own, column_kind(own).parsed(own, table[own.name])).numbers
+
+
+def stated_any(folder: Path) -> Bundle:
+    """What a bundle of one table or of linked ones states, unverified; raises as
+    `Bundle.stated`.
+    """
+    return (LinkedBundle if is_linked(folder) else Bundle).stated(folder)
 
 
 def checked_linked(bundle: Path, names: Sequence[str] = ()) -> LinkedBundle:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from synthdp.bundle.certificate import profile_svg
 from synthdp.bundle.certificate_text import (
@@ -18,7 +17,7 @@ from synthdp.bundle.certificate_text import (
     template,
     title_of,
 )
-from synthdp.bundle.content import MAX_ROWS, MODEL_FILES, REPORT, written
+from synthdp.bundle.content import MODEL_FILES, REPORT, written
 from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, deployment_yaml
 from synthdp.bundle.derived import EFFECTS, Derived, as_json
 from synthdp.bundle.descriptions import DATACARD, quoted_yaml, readme_facts, size_category
@@ -39,11 +38,8 @@ from synthdp.bundle.table_files import (
     record_set,
     resource,
 )
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import encode_column, read_values
 from synthdp.data.kinds import column_kind
 from synthdp.data.level_groups import LevelGroups
-from synthdp.data.visits import CodedVisits, Floats, Views, views_of
 from synthdp.drawing.graph import arrows
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.model.visits.planning import END_NUMBERS, STEP_PAIRS
@@ -211,41 +207,9 @@ def _datacard(b: LinkedBundle) -> str:
 # --- the report ---
 
 
-def synthetic_views(b: LinkedBundle) -> Views:
-    """Levels of the first `MAX_ROWS` persons of a bundle, by view, as real ones are read."""
-    spec, frame = b.linked, b.frame
-    columns, data = written_columns(spec), spec.dataset
-    read: dict[str, pd.DataFrame] = {}
-    for name, (csv, _) in table_files(spec).items():
-        most = MAX_ROWS * (frame.most if name == data.visits_name else 1)
-        read[name] = pd.read_csv(
-            b.folder / csv, nrows=most, dtype=str, keep_default_na=False, na_filter=False
-        )
-    persons, visits = read[data.persons_name], read[data.visits_name]
-    owner = visits[data.visits.key].to_numpy(np.int64) - 1
-    visits, owner = visits[owner < len(persons)], owner[owner < len(persons)]
-
-    def codes(table: pd.DataFrame, domain: Domain) -> Any:
-        kinds = ((c, column_kind(c).parsed(c, table[c.name])) for c in domain.columns)
-        return np.column_stack(
-            [np.zeros((len(table), 0), np.uint16), *(encode_column(c, v).codes for c, v in kinds)]
-        ).astype(np.uint16)
-
-    def dates(table: pd.DataFrame, own: Any) -> Floats | None:
-        if own is None:
-            return None
-        return read_values(own, column_kind(own).parsed(own, table[own.name])).numbers
-
-    when = dates(visits, frame.order)
-    assert when is not None and columns
-    births, deaths = dates(persons, frame.birth), dates(persons, frame.death)
-    coded = codes(persons, frame.columns), codes(visits, frame.of_visits)
-    return views_of(frame, CodedVisits(*coded, owner, when, births, deaths))
-
-
 def _pairs(b: LinkedBundle) -> list[tuple[str, NoisyTable, Pair]]:
     """Each noisy table beside the synthetic one: cells by name, with both shares."""
-    views, found = synthetic_views(b), []
+    views, found = b.views, []
     for purpose, tables in b.measured.items():
         view = next(t["view"] for t in b.json(MARGINALS)["tables"] if t["purpose"] == purpose)
         for table in tables:

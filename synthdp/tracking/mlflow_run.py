@@ -43,7 +43,7 @@ from synthdp.spec.addresses import (
     store_address,
     unreachable,
 )
-from synthdp.spec.load.loader import load_spec
+from synthdp.spec.load.loader import own_spec
 from synthdp.spec.load.wording import up
 from synthdp.spec.model import ReleaseSpec
 from synthdp.tracking.note import (
@@ -118,7 +118,7 @@ def log_later(out: Path, *, store: str | None = None) -> list[str]:
     """
     record = TrackingRecord.kept(out)
     spec_path = Path(record.spec)
-    uri = store or store_address(load_spec(spec_path, lists=True).tracking.uri, home(spec_path))
+    uri = store or store_address(own_spec(spec_path).tracking.uri, home(spec_path))
     check_uri(uri)
     again = replace(record, params={}, metrics={}, attacks=[], files=[], bundle=None, verdict=None)
     with Tracker(again, record.params, uri=uri, folder=home(spec_path)) as log:
@@ -142,7 +142,7 @@ def ledger_of(out: Path) -> str | None:
     with suppress(SynthdpError):
         spec = Path(TrackingRecord.kept(out).spec)
         if spec.is_absolute() and spec.is_file():
-            return ledger_address(load_spec(spec, lists=True).privacy.ledger, home(spec))
+            return ledger_address(own_spec(spec).privacy.ledger, home(spec))
     return None
 
 
@@ -156,7 +156,7 @@ def log_tags(out: Path, run: str, tags: Mapping[str, str]) -> list[str]:
         if not (out / FILE).exists() or (record := TrackingRecord.kept(out)).run != run:
             return []
         spec = Path(record.spec)
-        uri = existing(store_address(load_spec(spec, lists=True).tracking.uri, home(spec)))
+        uri = existing(store_address(own_spec(spec).tracking.uri, home(spec)))
 
         def tag(client: Any) -> bool:
             experiment = client.get_experiment_by_name(record.experiment)
