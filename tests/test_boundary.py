@@ -45,7 +45,7 @@ TABLE_READERS = {
     "synthdp/verify/rewritten.py",
     "synthdp/bundle/table_files.py",
     "synthdp/bundle/content.py",
-    "synthdp/bundle/linked_texts.py",
+    "synthdp/bundle/linked.py",
     "synthdp/inference/model_only.py",
     "synthdp/release/job.py",
     "synthdp/verify/diff.py",

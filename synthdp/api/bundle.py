@@ -385,7 +385,8 @@ class Bundle:
     @property
     def scores(self) -> pd.DataFrame:
         """What the release paid to know of its own quality, a row for each score, with the ends
-        `low` and `high` of its 95% interval; empty where the spec asks for none.
+        `low` and `high` of its 95% interval; empty where the spec asks for none. Of linked tables
+        noisy tables tell, and `value` is the distance to these.
 
         >>> import synthdp
         >>> synthdp.Bundle("releases/clinic/bundle").scores.empty
@@ -394,6 +395,9 @@ class Bundle:
         import pandas as pd
 
         names = ["name", "target", "value", "low", "high"]
+        if (linked := self._linked) is not None:
+            own = [[s.name, None, s.value, s.low, s.high] for s in linked.scores]
+            return pd.DataFrame(own, columns=names)
         found = [[getattr(score, name) for name in names] for score in self.certificate.scores]
         return pd.DataFrame(found, columns=names)
 

@@ -39,19 +39,22 @@ from synthdp.data.visits import (
     views_of,
 )
 from synthdp.errors import OutputError, VerifyError
+from synthdp.evaluate.visits import Compared, VisitScore, noise_of, score_of, visit_scores
 from synthdp.files import check_sums, parse_json, read_text
 from synthdp.graph.level_groups import on_groups
 from synthdp.model.visits import store
-from synthdp.model.visits.fit import Tables, level_starts, measure
+from synthdp.model.visits.fit import Looks, Tables, level_starts, measure
 from synthdp.model.visits.laws import VisitModel, groups_of_views
 from synthdp.model.visits.planning import VisitArrows, plan_linked
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals, NoisyTable
 from synthdp.privacy.mechanisms.views import ChosenOnView, OnView
 from synthdp.privacy.plan import ReleasePlan
+from synthdp.report.prose import estimated
 from synthdp.report.public.content import PairOfColumns
 from synthdp.spec.load.loader import own_spec, parse_any
 from synthdp.spec.load.wording import nearest
 from synthdp.spec.model import (
+    VISIT_SCORES,
     Column,
     Compute,
     Dataset,
@@ -294,6 +297,57 @@ class PublishedLooks:
         return Given(known)
 
 
+@dataclass(frozen=True)
+class Foreseen:
+    """Tables of even counts in the place of looks at rows, of which noise and shape are known."""
+
+    plan: ReleasePlan
+    rows: Mapping[str, float]
+
+    def release(
+        self, mechanism: OnView[NoisyMarginals] | ChosenOnView, *, purpose: str
+    ) -> Given[tuple[NoisyTable, ...]]:
+        """The tables that the mechanism makes."""
+        look = mechanism.budget if isinstance(mechanism, ChosenOnView) else mechanism
+        own = mechanism.chosen if isinstance(mechanism, ChosenOnView) else mechanism.inner
+        starts, found = getattr(own, "starts", {}), []
+        for columns, sigma in zip(own.tables, own.sigmas, strict=True):
+            groups = {n: starts[n] for n in columns if n in starts}
+            coarse = LevelGroups(look.domain, groups).coarse
+            shape = tuple(coarse[n].levels for n in columns)
+            even = np.full(shape, self.rows[look.view] / math.prod(shape))
+            found.append(NoisyTable(columns, even, sigma, groups))
+        return Given(tuple(found))
+
+
+def expected_noise(spec: LinkedSpec, plan: ReleasePlan) -> dict[str, float]:
+    """What noise alone is expected to make of each score, before any row is read.
+
+    Persons are as many as declared, each with half of the steps that are kept; in mode predict,
+    which chooses what it counts, nothing is said of steps.
+    """
+    frame, persons = VisitFrame.from_spec(spec), spec.dataset.persons.rows.value
+    steps = persons * (frame.most - 1) / 2
+    rows = {view: float(steps if view == STEPS else persons) for view in frame.views}
+    looks: Any = Foreseen(plan, rows)
+    if spec.graph.mode == "predict":
+        seen = Looks(looks, spec, frame).seen
+    else:
+        seen, _ = measure(looks, spec, frame)
+    groups: dict[str, list[tuple[int, float]]] = {}
+    for purpose, tables in seen.value.items():
+        look = plan.linked[purpose]
+        assert isinstance(look, OnView)
+        for table in tables:
+            name = score_of(frame, look.view, table.columns)
+            groups.setdefault(name or "", []).append((table.counts.size, table.sigma))
+    return {
+        name: min(1.0, noise_of(groups[name], steps if name == "tv_steps_dp" else persons)[0])
+        for name in VISIT_SCORES
+        if name in groups
+    }
+
+
 # --- what a bundle states ---
 
 
@@ -406,6 +460,48 @@ class LinkedBundle(Bundle):
         births, deaths = _dates(persons, frame.birth), _dates(persons, frame.death)
         coded = _codes(persons, frame.columns), _codes(visits, frame.of_visits)
         return views_of(frame, CodedVisits(*coded, owner, when, births, deaths))
+
+    @cached_property
+    def compared(self) -> tuple[tuple[str, Compared], ...]:
+        """Each noisy table beside the synthetic one, with its purpose."""
+        looks = {told["purpose"]: told["view"] for told in self.json(MARGINALS)["tables"]}
+        found = []
+        for purpose, tables in self.measured.items():
+            view = looks[purpose]
+            for table in tables:
+                groups = LevelGroups(self.frame.views[view], table.starts)
+                coarse, own = groups.of(self.views.codes[view]), groups.coarse
+                cells = np.zeros(len(coarse), np.int64)
+                for name in table.columns:
+                    cells = cells * own[name].levels + coarse[:, own.index(name)]
+                drawn = np.bincount(cells, minlength=table.counts.size).astype(np.float64)
+                labels = tuple(own[name].labels for name in table.columns)
+                shaped = drawn.reshape(table.counts.shape)
+                told = Compared(view, table.columns, labels, table.counts, shaped, table.sigma)
+                found.append((purpose, told))
+        return tuple(found)
+
+    @cached_property
+    def scores(self) -> tuple[VisitScore, ...]:
+        """How far it is from the real tables, by its noisy ones."""
+        return visit_scores(self.frame, [table for _, table in self.compared])
+
+    @property
+    def sources(self) -> list[tuple[Path, Mapping[str, Column]]]:
+        """Its CSV files, each with its columns: the persons' first."""
+        columns, files = written_columns(self.linked), table_files(self.linked)
+        return [(self.folder / csv, columns[name]) for name, (csv, _) in files.items()]
+
+    @property
+    def gates_told(self) -> tuple[str, ...]:
+        """Its gates in words, each with the interval whose upper end it is held against."""
+        known = {s.name: s for s in self.scores}
+        return tuple(
+            f"{g.metric} {g.bound}: {estimated(s.value, s.low, s.high)},"
+            f" {g.outcome(s.high, (s.low, s.high))}"
+            for g in self.linked.gates
+            if (s := known.get(g.metric)) is not None
+        )
 
     @cached_property
     def typed(self) -> dict[str, pd.DataFrame]:

@@ -17,8 +17,8 @@ from sqlalchemy.engine import Connection, Engine
 
 from synthdp.bundle.certificate_text import about_column
 from synthdp.bundle.content import Bundle
-from synthdp.bundle.linked import LinkedBundle, stated_any, table_files, written_columns
-from synthdp.bundle.table_files import CSV_NAME, arrow_schema, row_groups
+from synthdp.bundle.linked import LinkedBundle, stated_any, written_columns
+from synthdp.bundle.table_files import arrow_schema, row_groups
 from synthdp.errors import OutputError, SynthdpError
 from synthdp.files import SUMS
 from synthdp.ledger.entries import Entry
@@ -86,7 +86,7 @@ def write_table(
         raise OutputError(f"cannot read the address {shown} ({kind})", hint=FORM) from None
     with suppress(SynthdpError, OSError, ValueError, KeyError, TypeError, IndexError):
         stated = stated_any(bundle)  # what cannot be read the verification tells
-    for _, columns in sources_of(stated) if stated else ():
+    for _, columns in stated.sources if stated else ():
         check_columns_held(engine.dialect.name, tuple(columns))
     verify_bundle(bundle, key=key)
     stated, rows, replaced = stated_any(bundle), 0, False
@@ -95,7 +95,7 @@ def write_table(
         with engine.begin() as connection:
             for table in reversed(made):  # visits before the persons that they are of
                 replaced |= _make_room(connection, table, replace=replace)
-            for table, (csv, columns) in zip(made, sources_of(stated), strict=True):
+            for table, (csv, columns) in zip(made, stated.sources, strict=True):
                 mark(connection, table, bundle)
                 rows += _insert(connection, table, csv, columns, stated.spec.sampling.rows or 1)
     except sa.exc.SQLAlchemyError as error:
@@ -108,14 +108,6 @@ def write_table(
     finally:
         engine.dispose()
     return Written(shown, ", ".join(map(str, made)), rows, replaced, decision)
-
-
-def sources_of(bundle: Bundle) -> list[tuple[Path, Mapping[str, Column]]]:
-    """The CSV files of a bundle, each with its columns: of linked tables the persons' first."""
-    if not isinstance(bundle, LinkedBundle):
-        return [(bundle.folder / CSV_NAME, bundle.spec.columns)]
-    columns, files = written_columns(bundle.linked), table_files(bundle.linked)
-    return [(bundle.folder / csv, columns[name]) for name, (csv, _) in files.items()]
 
 
 def tables_of(bundle: Bundle, name: str) -> list[sa.Table]:

@@ -45,7 +45,7 @@ from synthdp.spec.addresses import (
 )
 from synthdp.spec.load.loader import own_spec
 from synthdp.spec.load.wording import up
-from synthdp.spec.model import ReleaseSpec
+from synthdp.spec.model import LinkedSpec, ReleaseSpec
 from synthdp.tracking.note import (
     STUDY,
     VIEW,
@@ -74,7 +74,7 @@ FILE = Path("internal") / "tracking.json"  # in the release's output folder
 
 
 def tracker(
-    spec: ReleaseSpec,
+    spec: ReleaseSpec | LinkedSpec,
     *,
     folder: Path,
     run: str,
@@ -101,11 +101,18 @@ def tracker(
         dataset=spec.dataset.id,
         experiment=spec.tracking.experiment,
         spec=str(spec_path or folder / "spec.yaml"),
-        columns=declared(spec.columns),
+        columns=_declared(spec),
         kind=kind,
     )
     params = {k: str(v)[:500] for k, v in public_params(spec).items()}
     return Tracker(record, params, uri=uri, folder=folder, required=not paid)
+
+
+def _declared(spec: ReleaseSpec | LinkedSpec) -> list[tuple[str, str, bool]]:
+    if not isinstance(spec, LinkedSpec):
+        return declared(spec.columns)
+    own = ((f"{table}.{name}", c) for table, cs in spec.columns.items() for name, c in cs.items())
+    return declared(dict(own))
 
 
 def log_later(out: Path, *, store: str | None = None) -> list[str]:

@@ -32,7 +32,8 @@ from synthdp.evaluate.fidelity import nearest_distribution
 from synthdp.files import read_text
 from synthdp.graph.diff import GraphDifference, difference
 from synthdp.progress import Advance, stage
-from synthdp.report.prose import number
+from synthdp.report.prose import estimated, number
+from synthdp.report.sections import HELD
 from synthdp.spec.amendment import differing
 from synthdp.verify.checks import verify_bundle
 
@@ -195,6 +196,9 @@ def _of_plan(plan: Any, got: Bundle) -> Iterator[Difference]:
     deltas = "at different deltas" if plan["delta"] != stated.delta else ""
     yield _less("budget", "delta", plan["delta"], stated.delta)
     yield _less("budget", "epsilon", plan["epsilon_spent"], stated.epsilon, why=deltas)
+    if isinstance(got, LinkedBundle):
+        yield from _of_noise(plan["score_noise"], got)
+        return
     what, tv1 = "distance of single columns", plan["quality"]["tv1"]
     if (score := headline(stated.scores).get("tv1_dp")) is None:
         why = "no scores were paid for (evaluation.disclosure: private)"
@@ -216,6 +220,16 @@ def _of_plan(plan: Any, got: Bundle) -> Iterator[Difference]:
             name = f"half-width of {expected['text']}" + (f": {group}" if group else "")
             if came is not None:
                 yield _less("quality", name, figure["half_width"], half, told=refused)
+
+
+def _of_noise(expected: Mapping[str, float], got: LinkedBundle) -> Iterator[Difference]:
+    """What noise was expected to make of each score of linked tables, and what it made."""
+    for score in got.scores:
+        told = f"of noise alone; distance {estimated(score.value, score.low, score.high)}"
+        was = expected.get(score.name)
+        found = _less("quality", score.name, was, score.noise, told=told)
+        held = was is not None and was / HELD <= score.noise <= was * HELD
+        yield replace(found, verdict="same") if held else found
 
 
 # --- graph and table ---
@@ -412,8 +426,8 @@ class Distance:
 def measured_tables(bundle: Path | View) -> dict[Cells, PooledTable]:
     """The noisy tables of a verified bundle; several of the same columns are pooled."""
     found: dict[Cells, PooledTable] = {}
-    viewed = isinstance(bundle, View)
-    for table in bundle.bundle.of_view(bundle.name) if viewed else read_tables(bundle):
+    read = bundle.bundle.of_view(bundle.name) if isinstance(bundle, View) else read_tables(bundle)
+    for table in read:
         cells = Cells(table.columns, tuple(sorted(table.starts.items())))
         new = PooledTable(table.counts.ravel(), table.sigma)
         found[cells] = found[cells].pooled(new) if cells in found else new

@@ -68,7 +68,7 @@ from synthdp.spec.model.evaluation import (
 )
 from synthdp.spec.model.fields import CONTROL, Model, Name, Names, ValueMap, key, starts_formula
 from synthdp.spec.model.graph import Constraints, Edge, Edges, Graph, Sampling, SynthesizerSettings
-from synthdp.spec.model.linked import LinkedRule, LinkedSpec, Node
+from synthdp.spec.model.linked import VISIT_SCORES, LinkedRule, LinkedSpec, Node
 from synthdp.spec.model.privacy import Privacy, Shares
 
 __all__ = [
@@ -79,6 +79,7 @@ __all__ = [
     "CONTROL",
     "PUBLIC_METRICS",
     "RESOLUTION_SECONDS",
+    "VISIT_SCORES",
     "AskedEstimand",
     "Attacks",
     "Boolean",

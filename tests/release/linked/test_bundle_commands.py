@@ -105,3 +105,26 @@ def test_a_bundle_in_python(made: Path, tmp_path: Path) -> None:
     (copied / "stays.csv").write_text("of_patient,day,stage,cost\n")
     with pytest.raises(VerifyError):
         synthdp.Bundle(copied).tables()
+
+
+def test_an_index(out: Path) -> None:
+    more = run(write_spec(out.parent, {"privacy": {"epsilon": 1.0}}), out=out.parent / "more")
+    listed = told("index", ".", "--verify")
+    assert "2 bundles, verified" in listed and "Courses from visit to visit" in listed
+    assert "epsilon 4.999 -> 0.9996: better" in listed
+    assert "damaged" not in listed
+    page = Path("index.html").read_text()
+    assert "Columns of persons" in page and str(more.bundle.name) in page
+
+
+def test_a_plan_beside_what_came(out: Path) -> None:
+    found = json.loads(told("diff", out / "plan.json", out / "bundle", "--json"))["findings"]
+    scores = {f["what"]: f for f in found if f["topic"] == "quality"}
+    assert {*scores} == {
+        "tv_persons_dp",
+        "tv_counts_dp",
+        "tv_first_dp",
+        "tv_last_dp",
+        "tv_steps_dp",
+    }
+    assert scores["tv_persons_dp"]["verdict"] == "same"
