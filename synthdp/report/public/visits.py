@@ -169,7 +169,7 @@ WORDS: dict[str, tuple[str, str, Bounds]] = {
 }
 """Of each score its heading, what it is about, and from where on it needs care."""
 BETTER = (
-    "fewer levels or bins, a larger epsilon, or a larger one of privacy.shares for these tables"
+    "fewer levels or bins, a larger epsilon, or more of privacy.shares for these tables"
 )
 
 
