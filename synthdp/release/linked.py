@@ -1,7 +1,7 @@
 """The road of a release of persons with visits: plan, read, reserve, measure, draw, publish.
 
-It is that of one table (`release.run`) without what is not there yet for linked tables: estimands,
-an internal report and attacks. Nothing looks at rows after the last charge.
+It is that of one table (`release.run`) without what is not there yet for linked tables: estimands
+and attacks. Nothing looks at rows between the last charge and the bundle.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ from synthdp.privacy.mechanisms.views import OnView
 from synthdp.privacy.noise import Streams, fresh_generator
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.private import Private
+from synthdp.privacy.session import Session
 from synthdp.progress import seconds, shown_on, stage, warn
 from synthdp.release import run_folder
 from synthdp.release.gates import Figure, GateVerdict, check_gates
@@ -79,7 +80,7 @@ class LinkedJob(Job):
         return text_sha256(linked_yaml(public_linked(self.linked)))
 
     def sealed(self, streams: Streams) -> Private[Any]:
-        """Read and seal both tables. No person is held out: nothing is judged on real ones."""
+        """Read and seal both tables. No person is held out: noise keeps the model from one."""
         folder = self.folder.spec_path.parent
         return read_linked(self.linked, self.frame, folder=folder, holdout=0.0, streams=streams)
 
@@ -90,15 +91,19 @@ class LinkedOutcome:
 
     job: LinkedJob
     bundle: Path
+    report: Path | None
+    figures: Mapping[str, float]
     seconds: Mapping[str, float]
     warnings: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON, without any figure of real rows."""
+        """As JSON; `figures` are of real persons, without noise, for the steward alone."""
         plan = self.job.plan
         return {
             "run": self.job.folder.run,
             "bundle": str(self.bundle),
+            "report": None if self.report is None else str(self.report),
+            "figures": dict(self.figures),
             "tables": [csv for csv, _ in table_files(self.job.linked).values()],
             "epsilon": plan.epsilon,
             "epsilon_planned": plan.epsilon_spent,
@@ -218,10 +223,30 @@ def carry_out(job: LinkedJob, *, force: bool) -> LinkedOutcome:
         if spec.tracking.enabled:
             with stage("log the bundle in MLflow"):
                 _record(log, job, LinkedBundle.stated(job.bundle))
+        report, figures = _judge(session, job, log)
     folder.remove()
     untracked = f"what MLflow did not get is kept: `synthdp track {job.out}` logs it later"
     warnings = (*notes, *log.warnings, *([untracked] if log.warnings else ()))
-    return LinkedOutcome(job, job.bundle, seconds(), warnings)
+    return LinkedOutcome(job, job.bundle, report, figures, seconds(), warnings)
+
+
+def _judge(
+    session: Session, job: LinkedJob, log: Tracker
+) -> tuple[Path | None, Mapping[str, float]]:
+    """Judge both tables on real persons, where the spec asks for it: the report, and figures for
+    the steward. The bundle is there, and nothing of it depends on them.
+    """
+    if not job.linked.evaluation.enabled:
+        return None, {}
+    from synthdp.release.judged_visits import judge_visits  # with learners, which a plan needs not
+
+    with stage("judge"):
+        report, figures = judge_visits(session, LinkedBundle.stated(job.bundle), job.internal)
+    if job.linked.tracking.enabled:
+        log.metrics(figures)
+        log.artifact(report)
+        log.keep(job.out)
+    return report, figures
 
 
 def _publish(job: LinkedJob, content: LinkedContent, log: Tracker, *, force: bool) -> None:

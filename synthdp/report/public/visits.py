@@ -168,9 +168,7 @@ WORDS: dict[str, tuple[str, str, Bounds]] = {
     "tv_steps_dp": ("From visit to visit", "an average column with its own past", verdicts.PAIRS),
 }
 """Of each score its heading, what it is about, and from where on it needs care."""
-BETTER = (
-    "fewer levels or bins, a larger epsilon, or more of privacy.shares for these tables"
-)
+BETTER = "fewer levels or bins, a larger epsilon, or more of privacy.shares for these tables"
 
 
 def _card(score: VisitScore, bounds: Bounds) -> Verdict:

@@ -40,7 +40,7 @@ from synthdp.spec.model.dataset import (
     Tracking,
 )
 from synthdp.spec.model.evaluation import Gate
-from synthdp.spec.model.fields import AS_TEXT, Model, Name, Slug, Whole, key, unique, wrong
+from synthdp.spec.model.fields import AS_TEXT, Flag, Model, Name, Slug, Whole, key, unique, wrong
 from synthdp.spec.model.privacy import CAP, LEDGER, Budget, Cap, Part, Parts
 
 NOT_COVERED = (
@@ -332,6 +332,7 @@ RuleText = Annotated[
 class LinkedEvaluation(Model):
     """How the result is judged on real persons, for the steward."""
 
+    enabled: Flag = key("whether to judge at all", False, default=True)
     targets: Annotated[
         tuple[Annotated[str, AfterValidator(_target)], ...], AfterValidator(unique)
     ] = key(
