@@ -292,7 +292,7 @@ class Bundle:
 
     def pair(self, first: str, second: str) -> PairOfColumns:
         """Two columns: shares of their noisy table beside those of the synthetic rows. Of linked
-        tables they are named as arrows are, as in `visits[-1].stage` and `visits.stage`.
+        tables they are named as in arrows of a graph: "visits[-1].stage", "visits.stage".
 
         It has `synthetic`, `noisy` (None where no table has both), `margin` (half of the 95%
         interval of each of `noisy`, by noise alone) and `about`; `to_svg()` draws it.
@@ -530,6 +530,14 @@ class Bundle:
         from synthdp.report.public.sections import Measured
         from synthdp.report.sections import ReportTable
 
+        if (linked := self._linked) is not None:
+            from synthdp.bundle.linked_texts import visit_content
+            from synthdp.report.public.visits import visit_cards, visit_uses
+
+            visits = visit_content(linked)
+            head = visits.facts["title"] or visits.facts["dataset"]
+            both = [*visit_uses(visits), *visit_cards(visits)]
+            return cards_html(head, both, tables=[], svg=visits.graph, notes=visits.gates)
         content = self._public
         facts = content.facts
         found = Measured.of(content)
@@ -551,9 +559,10 @@ class Bundle:
         here = Path.cwd()
         shown = self.path.relative_to(here) if self.path.is_relative_to(here) else self.path
         try:
-            spec = self.spec
+            linked = self._linked
+            spec = self.spec if linked is None else linked.spec
             told = f": dataset {spec.dataset.id!r}, epsilon {spec.privacy.epsilon:g}"
-            told += f", {spec.sampling.rows:,} rows"
+            told += f", {spec.sampling.rows:,} {'rows' if linked is None else 'persons'}"
         except SynthdpError:  # no bundle, or a damaged one
             told = ""
         return f"Bundle({shown.as_posix()!r}{told})"

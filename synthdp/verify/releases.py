@@ -170,7 +170,8 @@ def _bundle(
         place=_relative(place, folder),
         day=found.entries[-1].at[:10],
         run=found.run,
-        rows=f"{spec.sampling.rows or 0:,}",
+        rows=f"{spec.sampling.rows or 0:,}"
+        + " persons with their visits" * isinstance(found.opened, LinkedBundle),
         gates=found.gates,
         signed=say("signed", signer=signer, verified=found.verified, checked=found.key_checked),
         decision=decided(place, ledger)

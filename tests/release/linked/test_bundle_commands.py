@@ -101,6 +101,7 @@ def test_a_bundle_in_python(made: Path, tmp_path: Path) -> None:
     bundle = synthdp.Bundle(made)
     assert bundle.certificate.unit_meaning == "one patient with all stays"
     assert ("stays[-1].stage", "stays.stage") in bundle.graph.edges
+    assert "250 persons" in repr(bundle) and "Numbers of visits" in bundle._repr_html_()
     copied = Path(shutil.copytree(made, tmp_path / "bundle"))
     (copied / "stays.csv").write_text("of_patient,day,stage,cost\n")
     with pytest.raises(VerifyError):
