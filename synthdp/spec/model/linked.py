@@ -358,6 +358,12 @@ class LinkedGate(Gate):
         "tv_persons_dp",
     )
 
+    @model_validator(mode="after")
+    def _a_distance(self) -> LinkedGate:
+        if self.at_most is None:
+            raise wrong(("at_least", f"{self.metric} is better the lower it is; give at_most"))
+        return self
+
     @property
     def on_dp_score(self) -> bool:
         """It is a published score, so that the gate is inside the guarantee."""

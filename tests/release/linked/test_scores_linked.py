@@ -69,6 +69,9 @@ def test_gates_of_one_table_are_none_of_linked_ones(ward: Path) -> None:
     for metric in ("tv1", "tv1_dp", "attack_auc_upper"):
         with pytest.raises(SpecError):
             spec_at(write_spec(ward.parent, {"gates": gates((metric, 0.1))}))
+    for other in ({"at_least": 0.1}, {"at_most": 0.1, "outside_guarantee": True}):
+        with pytest.raises(SpecError):
+            spec_at(write_spec(ward.parent, {"gates": [{"metric": "tv_last_dp", **other}]}))
 
 
 def test_a_gate_that_noise_fails_is_told_beforehand(ward: Path) -> None:
