@@ -390,9 +390,14 @@ class LinkedBundle(Bundle):
         """The noisy tables of `marginals.json`, by purpose."""
         return linked_tables_of(self.json(MARGINALS))
 
+    @cached_property
+    def groups(self) -> dict[str, LevelGroups]:
+        """The groups of levels that pairs were counted on, by view."""
+        return groups_of_views(self.frame, level_starts(self.frame, self.measured))
+
     def counted(self, view: str) -> CountedView:
         """A view on the groups of levels that its pairs were counted on."""
-        groups = groups_of_views(self.frame, level_starts(self.frame, self.measured))[view]
+        groups = self.groups[view]
         tables = [on_groups(table, groups) for table in self.of_view(view)]
         return CountedView(groups.coarse, tables, groups.of(self.views.codes[view]))
 

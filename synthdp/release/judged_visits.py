@@ -14,8 +14,6 @@ from synthdp.bundle.linked import LinkedBundle
 from synthdp.data.visits import OUTER, PERSONS, STEPS, Views
 from synthdp.errors import one_thread
 from synthdp.evaluate.real_visits import RealFigures, real_figures
-from synthdp.model.visits.fit import level_starts
-from synthdp.model.visits.laws import groups_of_views
 from synthdp.privacy.linked import LinkedTable
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.session import Session
@@ -29,7 +27,6 @@ def judge_visits(
 ) -> tuple[Path, dict[str, float]]:
     """Write the internal report; its page, and the figures for the steward's MLflow."""
     frame, targets = bundle.frame, bundle.linked.evaluation.targets
-    groups = groups_of_views(frame, level_starts(frame, bundle.measured))
     number = frame.views[PERSONS].index(frame.now("number"))
 
     def look(table: Table) -> RealFigures | NotJudged:
@@ -37,7 +34,7 @@ def judge_visits(
             real = views_in(table, number)
             with one_thread():
                 rng = fresh_generator()
-                return real_figures(frame, groups, real, bundle.views, targets, rng=rng)
+                return real_figures(frame, bundle.groups, real, bundle.views, targets, rng=rng)
         except Exception as error:  # whatever rows can make learners raise
             return NotJudged(type(error).__name__)
 

@@ -13,8 +13,6 @@ from synthdp.bundle.linked import LinkedBundle
 from synthdp.data.visits import STEPS, Views
 from synthdp.evaluate import real_visits
 from synthdp.evaluate.real_visits import RealFigures, real_figures
-from synthdp.model.visits.fit import level_starts
-from synthdp.model.visits.laws import groups_of_views
 from tests.release.linked.conftest import problems, run, write_spec
 
 pytestmark = pytest.mark.check
@@ -25,9 +23,8 @@ JUDGED = {"evaluation": {"enabled": True, "targets": ["stays[+1].stage"]}}
 def figures(made: Path, drawn: Views | None = None) -> RealFigures:
     """Of synthetic persons in the place of real ones, beside themselves or other ones."""
     b, rng = LinkedBundle.stated(made), np.random.default_rng(2)
-    groups = groups_of_views(b.frame, level_starts(b.frame, b.measured))
     targets = ("stays[+1].stage", "stays[+1].cost")
-    return real_figures(b.frame, groups, b.views, drawn or b.views, targets, rng=rng)
+    return real_figures(b.frame, b.groups, b.views, drawn or b.views, targets, rng=rng)
 
 
 def test_the_same_persons_are_no_distance_away_and_not_told_apart(made: Path) -> None:
