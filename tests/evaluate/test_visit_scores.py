@@ -62,6 +62,21 @@ def test_rows_that_follow_the_noise_are_not_called_near(frame: VisitFrame) -> No
     assert score.high >= alone + more - 0.02
 
 
+def test_the_end_of_the_interval_is_what_noise_makes_and_little_more(frame: VisitFrame) -> None:
+    """Many cells: a bound that left out a part of the noise, or had it twice, would show."""
+    rng, rows, cells, sigma = np.random.default_rng(6), 200_000, 400, 30.0
+    made, true = [], []
+    for k in range(10):
+        counts = rng.multinomial(rows, rng.dirichlet(np.full(cells, 50.0))).astype(float)
+        noisy = counts + np.rint(rng.normal(0, sigma, cells))
+        labels = (tuple(map(str, range(cells))),)
+        made.append(Compared(PERSONS, (f"patients.c{k}",), labels, noisy, noisy, sigma))
+        true.append(np.abs(counts / rows - noisy / noisy.sum()).sum() / 2)
+    (score,) = visit_scores(frame, made)
+    assert np.mean(true) <= score.high <= 1.15 * np.mean(true)
+    assert score.noise == pytest.approx(np.mean(true), rel=0.05)
+
+
 def test_rows_that_noise_hides_have_no_value(frame: VisitFrame) -> None:
     made, _ = tables(np.random.default_rng(5), 3000.0, follows=False, shift=0.0)
     (score,) = visit_scores(frame, made)
