@@ -28,6 +28,7 @@ KERNEL = "synthdp/privacy/"
 FOR_STEWARD = {
     "synthdp/audit/plan.py",
     "synthdp/release/judge.py",
+    "synthdp/release/judged_visits.py",
     "synthdp/release/tracked.py",
     "synthdp/privacy/private.py",
 }
@@ -45,7 +46,7 @@ TABLE_READERS = {
     "synthdp/verify/rewritten.py",
     "synthdp/bundle/table_files.py",
     "synthdp/bundle/content.py",
-    "synthdp/bundle/linked_texts.py",
+    "synthdp/bundle/linked.py",
     "synthdp/inference/model_only.py",
     "synthdp/release/job.py",
     "synthdp/verify/diff.py",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from synthdp.bundle.certificate import Certificate
+    from synthdp.bundle.linked import LinkedBundle
     from synthdp.inference.answer import Answer
     from synthdp.inference.effect import EffectAnswer
     from synthdp.inference.estimands import EstimandResult
@@ -101,6 +102,8 @@ class Bundle:
         """
         from synthdp.bundle.certificate import Certificate
 
+        if (linked := self._linked) is not None:
+            return linked.certificate
         return self._read(
             (CERTIFICATE,), lambda: Certificate.model_validate(self._json(CERTIFICATE))
         )
@@ -134,15 +137,11 @@ class Bundle:
         synthdp.errors.VerifyError: ...releases/clinic/bundle is a bundle of one table
           hint: use `table`
         """
-        from synthdp.bundle.content import is_linked
-        from synthdp.bundle.linked import checked_linked, table_files
         from synthdp.errors import VerifyError
 
-        if not is_linked(self.path):
+        if (linked := self._linked) is None:
             raise VerifyError(f"{self.path} is a bundle of one table", hint="use `table`")
-        bundle = checked_linked(self.path)
-        files = [csv for csv, _ in table_files(bundle.linked).values()]
-        return self._read((files[0], files[1]), lambda: bundle.typed)
+        return self._read((SPEC,), lambda: linked.typed)
 
     def sample(
         self,
@@ -292,7 +291,8 @@ class Bundle:
         return CopiedTables(tables, found.spanned)
 
     def pair(self, first: str, second: str) -> PairOfColumns:
-        """Two columns: shares of their noisy table beside those of the synthetic rows.
+        """Two columns: shares of their noisy table beside those of the synthetic rows. Of linked
+        tables they are named as in arrows of a graph: "visits[-1].stage", "visits.stage".
 
         It has `synthetic`, `noisy` (None where no table has both), `margin` (half of the 95%
         interval of each of `noisy`, by noise alone) and `about`; `to_svg()` draws it.
@@ -308,6 +308,8 @@ class Bundle:
         """
         from synthdp.report.public.content import PairOfColumns
 
+        if (linked := self._linked) is not None:
+            return linked.pair(first, second)
         return PairOfColumns.of(self._public, first, second)
 
     def answer(self, query: str) -> Answer:
@@ -383,7 +385,8 @@ class Bundle:
     @property
     def scores(self) -> pd.DataFrame:
         """What the release paid to know of its own quality, a row for each score, with the ends
-        `low` and `high` of its 95% interval; empty where the spec asks for none.
+        `low` and `high` of its 95% interval; empty where the spec asks for none. Of linked tables
+        noisy tables tell, and `value` is the distance to these.
 
         >>> import synthdp
         >>> synthdp.Bundle("releases/clinic/bundle").scores.empty
@@ -392,6 +395,9 @@ class Bundle:
         import pandas as pd
 
         names = ["name", "target", "value", "low", "high"]
+        if (linked := self._linked) is not None:
+            own = [[s.name, None, s.value, s.low, s.high] for s in linked.scores]
+            return pd.DataFrame(own, columns=names)
         found = [[getattr(score, name) for name in names] for score in self.certificate.scores]
         return pd.DataFrame(found, columns=names)
 
@@ -495,6 +501,19 @@ class Bundle:
         )
 
     @property
+    def _linked(self) -> LinkedBundle | None:
+        """What a bundle of linked tables states, its tables among it; None of one table."""
+        from synthdp.bundle.content import is_linked
+        from synthdp.bundle.linked import checked_linked, table_files
+        from synthdp.files import check_sums
+
+        if not is_linked(self.path):
+            return None
+        bundle = checked_linked(self.path, (MARGINALS, GRAPH, PROFILE))
+        check_sums(self.path, [csv for csv, _ in table_files(bundle.linked).values()])
+        return bundle
+
+    @property
     def _public(self) -> PublicContent:
         """What its public report shows."""
         from synthdp.bundle.content import Bundle as Stated
@@ -511,6 +530,14 @@ class Bundle:
         from synthdp.report.public.sections import Measured
         from synthdp.report.sections import ReportTable
 
+        if (linked := self._linked) is not None:
+            from synthdp.bundle.linked_texts import visit_content
+            from synthdp.report.public.visits import visit_cards, visit_uses
+
+            visits = visit_content(linked)
+            head = visits.facts["title"] or visits.facts["dataset"]
+            both = [*visit_uses(visits), *visit_cards(visits)]
+            return cards_html(head, both, tables=[], svg=visits.graph, notes=visits.gates)
         content = self._public
         facts = content.facts
         found = Measured.of(content)
@@ -532,9 +559,10 @@ class Bundle:
         here = Path.cwd()
         shown = self.path.relative_to(here) if self.path.is_relative_to(here) else self.path
         try:
-            spec = self.spec
+            linked = self._linked
+            spec = self.spec if linked is None else linked.spec
             told = f": dataset {spec.dataset.id!r}, epsilon {spec.privacy.epsilon:g}"
-            told += f", {spec.sampling.rows:,} rows"
+            told += f", {spec.sampling.rows:,} {'rows' if linked is None else 'persons'}"
         except SynthdpError:  # no bundle, or a damaged one
             told = ""
         return f"Bundle({shown.as_posix()!r}{told})"

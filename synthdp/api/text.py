@@ -108,6 +108,7 @@ def linked_plan_text(facts: Mapping[str, Any]) -> str:
                 Rows(head, rows, numbers=range(1, 6)),
                 "(noise: standard deviation in each cell, in rows of the look; of pairs about,"
                 " where all have the same; of those chosen later for one table alone)",
+                say_of_plan("score_noise", noise=facts["score_noise"]),
                 f"ledger: {ledger['spent_before']:g} spent before, {ledger['spent_after']:g} after,"
                 f" {cap}",
                 f"writes {many(facts['persons'], 'person')} with their visits, in"

@@ -23,6 +23,7 @@ import pandas as pd
 
 from synthdp.bundle.audit_record import AuditRecord
 from synthdp.bundle.certificate import Certificate, plan_problems
+from synthdp.bundle.certificate_text import gate_words
 from synthdp.bundle.descriptions import DATACARD, public_spec
 from synthdp.bundle.noisy_values import ESTIMANDS, read_tables
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME, WrittenFile, check_header
@@ -39,7 +40,7 @@ from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import Spend
 from synthdp.privacy.private import Receipt, Released
 from synthdp.spec.load.loader import linked_in, parse_spec
-from synthdp.spec.model import ReleaseSpec
+from synthdp.spec.model import Column, LinkedSpec, ReleaseSpec
 
 if TYPE_CHECKING:
     from synthdp.ledger.ledger import Ledger
@@ -254,6 +255,21 @@ class Bundle:
         ledger = parse_json(read_text(folder / "privacy/ledger.json"))
         day = str(ledger["entries"][-1]["at"])[:10]
         return cls(folder, spec, Certificate.model_validate(facts), day)
+
+    @property
+    def published(self) -> ReleaseSpec | LinkedSpec:
+        """The spec as it was written."""
+        return self.spec
+
+    @property
+    def sources(self) -> list[tuple[Path, Mapping[str, Column]]]:
+        """Its CSV files, each with its columns."""
+        return [(self.folder / CSV_NAME, self.spec.columns)]
+
+    @property
+    def gates_told(self) -> tuple[str, ...]:
+        """Its gates in words, each with its figure where that is published."""
+        return tuple(gate_words(gate, self.certificate.scores) for gate in self.spec.gates)
 
     def json(self, name: str) -> Any:
         return parse_json(read_text(self.folder / name))

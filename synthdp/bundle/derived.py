@@ -17,7 +17,6 @@ from synthdp.bundle.certificate import profile_svg
 from synthdp.bundle.certificate_text import (
     effects_svg,
     for_people,
-    gate_words,
     render,
     template_text,
 )
@@ -178,7 +177,7 @@ def public_content(bundle: Bundle) -> PublicContent:
         rows=drawn or 0,
         estimands=bundle.json(ESTIMANDS)["estimands"] if spec.estimands else (),
         means=mean_noise(bundle.domain, bundle.codes, bundle.tables),
-        gates=tuple(gate_words(gate, bundle.certificate.scores) for gate in spec.gates),
+        gates=bundle.gates_told,
         floors={name: round(floor, 6) for name, floor in floors.items()},
         first=spec.evaluation.targets,
         notes=(

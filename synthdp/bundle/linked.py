@@ -9,32 +9,52 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from synthdp.bundle.certificate import Certificate, certify
-from synthdp.bundle.content import Bundle
+from synthdp.bundle.content import MAX_ROWS, Bundle, is_linked
 from synthdp.bundle.descriptions import SPEC_HEAD, shown_source
 from synthdp.bundle.noisy_values import MARGINALS, table_from_json, tables_json
 from synthdp.bundle.table_files import typed_frame
+from synthdp.data.column_domain import ColumnDomain
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import Codes, encode_column, read_values
+from synthdp.data.kinds import column_kind
 from synthdp.data.level_groups import LevelGroups
-from synthdp.data.visits import OUTER, PERSONS, SECOND, STEPS, VisitFrame
-from synthdp.errors import VerifyError
+from synthdp.data.visits import (
+    OUTER,
+    PERSONS,
+    SECOND,
+    STEPS,
+    CodedVisits,
+    Floats,
+    Views,
+    VisitFrame,
+    views_of,
+)
+from synthdp.errors import OutputError, VerifyError
+from synthdp.evaluate.visits import Compared, VisitScore, noise_of, score_of, visit_scores
 from synthdp.files import check_sums, parse_json, read_text
+from synthdp.graph.level_groups import on_groups
 from synthdp.model.visits import store
-from synthdp.model.visits.fit import Tables, measure
-from synthdp.model.visits.laws import VisitModel
+from synthdp.model.visits.fit import Looks, Tables, level_starts, measure
+from synthdp.model.visits.laws import VisitModel, groups_of_views
 from synthdp.model.visits.planning import VisitArrows, plan_linked
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals, NoisyTable
 from synthdp.privacy.mechanisms.views import ChosenOnView, OnView
 from synthdp.privacy.plan import ReleasePlan
-from synthdp.spec.load.loader import parse_any
+from synthdp.report.prose import estimated
+from synthdp.report.public.content import PairOfColumns
+from synthdp.spec.load.loader import own_spec, parse_any
+from synthdp.spec.load.wording import nearest
 from synthdp.spec.model import (
+    VISIT_SCORES,
     Column,
     Compute,
     Dataset,
@@ -133,6 +153,12 @@ def as_one(spec: LinkedSpec) -> ReleaseSpec:
         compute=spec.compute.model_copy(update={"engine": linked_engine(spec)}),
         **{n: getattr(spec, n) for n in ("tracking", "publication", "signing")},
     )
+
+
+def own_as_one(path: Path) -> ReleaseSpec:
+    """A steward's own spec, of linked tables `as_one`; raises as `load_spec`."""
+    spec = own_spec(path)
+    return as_one(spec) if isinstance(spec, LinkedSpec) else spec
 
 
 def _of(rule: str | Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -273,7 +299,66 @@ class PublishedLooks:
         return Given(known)
 
 
+@dataclass(frozen=True)
+class Foreseen:
+    """Tables of even counts in the place of looks at rows, of which noise and shape are known."""
+
+    plan: ReleasePlan
+    rows: Mapping[str, float]
+
+    def release(
+        self, mechanism: OnView[NoisyMarginals] | ChosenOnView, *, purpose: str
+    ) -> Given[tuple[NoisyTable, ...]]:
+        """The tables that the mechanism makes."""
+        look = mechanism.budget if isinstance(mechanism, ChosenOnView) else mechanism
+        own = mechanism.chosen if isinstance(mechanism, ChosenOnView) else mechanism.inner
+        starts, found = getattr(own, "starts", {}), []
+        for columns, sigma in zip(own.tables, own.sigmas, strict=True):
+            groups = {n: starts[n] for n in columns if n in starts}
+            coarse = LevelGroups(look.domain, groups).coarse
+            shape = tuple(coarse[n].levels for n in columns)
+            even = np.full(shape, self.rows[look.view] / math.prod(shape))
+            found.append(NoisyTable(columns, even, sigma, groups))
+        return Given(tuple(found))
+
+
+def expected_noise(spec: LinkedSpec, plan: ReleasePlan) -> dict[str, float]:
+    """What noise alone is expected to make of each score, before any row is read.
+
+    Persons are as many as declared, each with half of the steps that are kept; in mode predict,
+    which chooses what it counts, nothing is said of steps.
+    """
+    frame, persons = VisitFrame.from_spec(spec), spec.dataset.persons.rows.value
+    steps = persons * (frame.most - 1) / 2
+    rows = {view: float(steps if view == STEPS else persons) for view in frame.views}
+    looks: Any = Foreseen(plan, rows)
+    if spec.graph.mode == "predict":
+        seen = Looks(looks, spec, frame).seen
+    else:
+        seen, _ = measure(looks, spec, frame)
+    groups: dict[str, list[tuple[int, float]]] = {}
+    for purpose, tables in seen.value.items():
+        look = plan.linked[purpose]
+        assert isinstance(look, OnView)
+        for table in tables:
+            name = score_of(frame, look.view, table.columns)
+            groups.setdefault(name or "", []).append((table.counts.size, table.sigma))
+    return {
+        name: min(1.0, noise_of(groups[name], steps if name == "tv_steps_dp" else persons)[0])
+        for name in VISIT_SCORES
+        if name in groups
+    }
+
+
 # --- what a bundle states ---
+
+
+class CountedView(NamedTuple):
+    """The columns of a view, noisy tables of them, and levels of synthetic rows."""
+
+    domain: Domain
+    tables: Sequence[NoisyTable]
+    codes: Codes
 
 
 @dataclass(frozen=True)
@@ -292,6 +377,11 @@ class LinkedBundle(Bundle):
         day = str(parse_json(read_text(folder / "privacy/ledger.json"))["entries"][-1]["at"])[:10]
         return cls(folder, as_one(spec), LinkedCertificate.model_validate(facts), day, spec)
 
+    @property
+    def published(self) -> LinkedSpec:
+        """The spec as it was written."""
+        return self.linked
+
     @cached_property
     def frame(self) -> VisitFrame:
         """The public frame of both tables."""
@@ -301,6 +391,41 @@ class LinkedBundle(Bundle):
     def measured(self) -> dict[str, tuple[Any, ...]]:
         """The noisy tables of `marginals.json`, by purpose."""
         return linked_tables_of(self.json(MARGINALS))
+
+    @cached_property
+    def groups(self) -> dict[str, LevelGroups]:
+        """The groups of levels that pairs were counted on, by view."""
+        return groups_of_views(self.frame, level_starts(self.frame, self.measured))
+
+    def counted(self, view: str) -> CountedView:
+        """A view on the groups of levels that its pairs were counted on."""
+        groups = self.groups[view]
+        tables = [on_groups(table, groups) for table in self.of_view(view)]
+        return CountedView(groups.coarse, tables, groups.of(self.views.codes[view]))
+
+    def pair(self, first: str, second: str) -> PairOfColumns:
+        """Two columns of one view: of that which counted them together, where there is one.
+
+        Raises:
+            OutputError: no view has both.
+        """
+        views = [v for v, d in self.frame.views.items() if {first, second} <= {*d.names}]
+        if not views:
+            known = sorted({n for d in self.frame.views.values() for n in d.names})
+            near = next(
+                (m for n in (first, second) if n not in known if (m := nearest(n, known))), ""
+            )
+            hint = near or f"name two columns of the same person and visits: {', '.join(known)}"
+            raise OutputError(f"there is no pair of {first!r} and {second!r}", hint=hint)
+        found = (v for v in views if any({first, second} <= {*t.columns} for t in self.of_view(v)))
+        view = next(found, views[0])
+        told = PairOfColumns.of(self.counted(view), first, second)
+        return replace(told, about=f"{told.about}; rows are {LAWS[view]}")
+
+    def of_view(self, view: str) -> tuple[NoisyTable, ...]:
+        """The noisy tables of the rows of a view."""
+        looks = {told["purpose"]: told["view"] for told in self.json(MARGINALS)["tables"]}
+        return tuple(t for p, own in self.measured.items() if looks[p] == view for t in own)
 
     @cached_property
     def arrows(self) -> VisitArrows:
@@ -325,10 +450,90 @@ class LinkedBundle(Bundle):
         return store.load(self.folder, self.frame)
 
     @cached_property
+    def views(self) -> Views:
+        """Levels of the first `MAX_ROWS` persons, by view, as real ones are read."""
+        frame, data = self.frame, self.linked.dataset
+        read: dict[str, pd.DataFrame] = {}
+        for name, (csv, _) in table_files(self.linked).items():
+            most = MAX_ROWS * (frame.most if name == data.visits_name else 1)
+            read[name] = pd.read_csv(
+                self.folder / csv, nrows=most, dtype=str, keep_default_na=False, na_filter=False
+            )
+        persons, visits = read[data.persons_name], read[data.visits_name]
+        owner = visits[data.visits.key].to_numpy(np.int64) - 1
+        visits, owner = visits[owner < len(persons)], owner[owner < len(persons)]
+        when = _dates(visits, frame.order)
+        assert when is not None
+        births, deaths = _dates(persons, frame.birth), _dates(persons, frame.death)
+        coded = _codes(persons, frame.columns), _codes(visits, frame.of_visits)
+        return views_of(frame, CodedVisits(*coded, owner, when, births, deaths))
+
+    @cached_property
+    def compared(self) -> tuple[tuple[str, Compared], ...]:
+        """Each noisy table beside the synthetic one, with its purpose."""
+        looks = {told["purpose"]: told["view"] for told in self.json(MARGINALS)["tables"]}
+        found = []
+        for purpose, tables in self.measured.items():
+            view = looks[purpose]
+            for table in tables:
+                groups = LevelGroups(self.frame.views[view], table.starts)
+                coarse, own = groups.of(self.views.codes[view]), groups.coarse
+                cells = np.zeros(len(coarse), np.int64)
+                for name in table.columns:
+                    cells = cells * own[name].levels + coarse[:, own.index(name)]
+                drawn = np.bincount(cells, minlength=table.counts.size).astype(np.float64)
+                labels = tuple(own[name].labels for name in table.columns)
+                shaped = drawn.reshape(table.counts.shape)
+                told = Compared(view, table.columns, labels, table.counts, shaped, table.sigma)
+                found.append((purpose, told))
+        return tuple(found)
+
+    @cached_property
+    def scores(self) -> tuple[VisitScore, ...]:
+        """How far it is from the real tables, by its noisy ones."""
+        return visit_scores(self.frame, [table for _, table in self.compared])
+
+    @property
+    def sources(self) -> list[tuple[Path, Mapping[str, Column]]]:
+        """Its CSV files, each with its columns: the persons' first."""
+        columns, files = written_columns(self.linked), table_files(self.linked)
+        return [(self.folder / csv, columns[name]) for name, (csv, _) in files.items()]
+
+    @property
+    def gates_told(self) -> tuple[str, ...]:
+        """Its gates in words, each with the interval whose upper end it is held against."""
+        known = {s.name: s for s in self.scores}
+        return tuple(
+            f"{g.metric} {g.bound}: {estimated(s.value, s.low, s.high)},"
+            f" {g.outcome(s.high, (s.low, s.high))}"
+            for g in self.linked.gates
+            if (s := known.get(g.metric)) is not None
+        )
+
+    @cached_property
     def typed(self) -> dict[str, pd.DataFrame]:
         """Both tables with the columns' own types, by their names."""
         columns, files = written_columns(self.linked), table_files(self.linked)
         return {n: typed_frame(self.folder / files[n][0], columns[n]) for n in columns}
+
+
+def _codes(table: pd.DataFrame, domain: Domain) -> Codes:
+    kinds = ((c, column_kind(c).parsed(c, table[c.name])) for c in domain.columns)
+    none = np.zeros((len(table), 0), np.uint16)
+    return np.column_stack([none, *(encode_column(c, v).codes for c, v in kinds)])
+
+
+def _dates(table: pd.DataFrame, own: ColumnDomain | None) -> Floats | None:
+    if own is None:
+        return None
+    return read_values(own, column_kind(own).parsed(own, table[own.name])).numbers
+
+
+def stated_any(folder: Path) -> Bundle:
+    """What a bundle of one table or of linked ones states, unverified; raises as
+    `Bundle.stated`.
+    """
+    return (LinkedBundle if is_linked(folder) else Bundle).stated(folder)
 
 
 def checked_linked(bundle: Path, names: Sequence[str] = ()) -> LinkedBundle:

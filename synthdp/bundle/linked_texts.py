@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
-
-import numpy as np
-import pandas as pd
 
 from synthdp.bundle.certificate import profile_svg
 from synthdp.bundle.certificate_text import (
@@ -18,12 +16,13 @@ from synthdp.bundle.certificate_text import (
     template,
     title_of,
 )
-from synthdp.bundle.content import MAX_ROWS, MODEL_FILES, REPORT, written
+from synthdp.bundle.content import MODEL_FILES, REPORT, written
 from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, deployment_yaml
 from synthdp.bundle.derived import EFFECTS, Derived, as_json
 from synthdp.bundle.descriptions import DATACARD, quoted_yaml, readme_facts, size_category
 from synthdp.bundle.linked import (
     LinkedBundle,
+    expected_noise,
     persons_of,
     table_files,
     written_columns,
@@ -39,16 +38,12 @@ from synthdp.bundle.table_files import (
     record_set,
     resource,
 )
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import encode_column, read_values
 from synthdp.data.kinds import column_kind
-from synthdp.data.level_groups import LevelGroups
-from synthdp.data.visits import CodedVisits, Floats, Views, views_of
 from synthdp.drawing.graph import arrows
+from synthdp.files import read_text
 from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.model.visits.planning import END_NUMBERS, STEP_PAIRS
-from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.report.public.visits import Pair, render_visits
+from synthdp.model.visits.planning import END_NUMBERS, STEP_PAIRS, plan_linked
+from synthdp.report.public.visits import Pair, VisitContent, render_visits
 from synthdp.spec.model import LinkedSpec, Node
 
 MIN_DRAWN, MAX_DRAWN = 1, 60  # arrows of a picture
@@ -211,73 +206,33 @@ def _datacard(b: LinkedBundle) -> str:
 # --- the report ---
 
 
-def synthetic_views(b: LinkedBundle) -> Views:
-    """Levels of the first `MAX_ROWS` persons of a bundle, by view, as real ones are read."""
-    spec, frame = b.linked, b.frame
-    columns, data = written_columns(spec), spec.dataset
-    read: dict[str, pd.DataFrame] = {}
-    for name, (csv, _) in table_files(spec).items():
-        most = MAX_ROWS * (frame.most if name == data.visits_name else 1)
-        read[name] = pd.read_csv(
-            b.folder / csv, nrows=most, dtype=str, keep_default_na=False, na_filter=False
-        )
-    persons, visits = read[data.persons_name], read[data.visits_name]
-    owner = visits[data.visits.key].to_numpy(np.int64) - 1
-    visits, owner = visits[owner < len(persons)], owner[owner < len(persons)]
-
-    def codes(table: pd.DataFrame, domain: Domain) -> Any:
-        kinds = ((c, column_kind(c).parsed(c, table[c.name])) for c in domain.columns)
-        return np.column_stack(
-            [np.zeros((len(table), 0), np.uint16), *(encode_column(c, v).codes for c, v in kinds)]
-        ).astype(np.uint16)
-
-    def dates(table: pd.DataFrame, own: Any) -> Floats | None:
-        if own is None:
-            return None
-        return read_values(own, column_kind(own).parsed(own, table[own.name])).numbers
-
-    when = dates(visits, frame.order)
-    assert when is not None and columns
-    births, deaths = dates(persons, frame.birth), dates(persons, frame.death)
-    coded = codes(persons, frame.columns), codes(visits, frame.of_visits)
-    return views_of(frame, CodedVisits(*coded, owner, when, births, deaths))
-
-
-def _pairs(b: LinkedBundle) -> list[tuple[str, NoisyTable, Pair]]:
-    """Each noisy table beside the synthetic one: cells by name, with both shares."""
-    views, found = synthetic_views(b), []
-    for purpose, tables in b.measured.items():
-        view = next(t["view"] for t in b.json(MARGINALS)["tables"] if t["purpose"] == purpose)
-        for table in tables:
-            groups = LevelGroups(b.frame.views[view], table.starts)
-            coarse, own = groups.of(views.codes[view]), groups.coarse
-            cells = np.zeros(len(coarse), np.int64)
-            for name in table.columns:
-                cells = cells * own[name].levels + coarse[:, own.index(name)]
-            drawn = np.bincount(cells, minlength=table.counts.size).reshape(table.counts.shape)
-            labels = tuple(own[name].labels for name in table.columns)
-            pair = Pair(view, table.columns, labels, table.counts, drawn.astype(np.float64))
-            found.append((purpose, table, pair))
-    return found
-
-
-def _report(b: LinkedBundle) -> str:
-    frame, pairs = b.frame, _pairs(b)
+def visit_content(b: LinkedBundle) -> VisitContent:
+    """The content of the public page, made of the bundle's other files and of nothing else."""
+    frame = b.frame
+    pairs = [
+        (p, Pair(**{f.name: getattr(table, f.name) for f in fields(table)}))
+        for p, table in b.compared
+    ]
     number, end = frame.now("number"), frame.now("end")
     own_past = {(frame.before(c.name), frame.now(c.name)) for c in frame.of_visits.columns}
-    counts = [p for purpose, _, p in pairs if purpose == END_NUMBERS]
-    steps = [p for purpose, _, p in pairs if purpose == STEP_PAIRS and p.columns in own_past]
-    singles = [p for purpose, _, p in pairs if len(p.columns) == 1 and purpose != END_NUMBERS]
-    return render_visits(
+    counts = [p for purpose, p in pairs if purpose == END_NUMBERS]
+    return VisitContent(
         facts=b.certificate.model_dump(mode="json"),
         persons=persons_of(b.linked),
         day=b.day,
+        mode=b.linked.graph.mode,
+        arrows=len(b.graph.edges),
+        profile=[(float(p["epsilon"]), float(p["delta"])) for p in b.profile["points"]],
+        effects=read_text(b.folder / EFFECTS),
+        graph=_graph_svg(b),
+        scores=b.scores,
+        expected=expected_noise(b.linked, plan_linked(b.linked, frame)),
+        gates=b.gates_told,
         numbers=next(p for p in counts if p.columns == (number,)),
         ends=next(p for p in counts if p.columns == (number, end)).summed(),
-        steps=steps,
-        singles=singles,
-        every=[p for _, _, p in pairs],
-        graph=_graph_svg(b),
+        steps=[p for purpose, p in pairs if purpose == STEP_PAIRS and p.columns in own_past],
+        singles=[p for purpose, p in pairs if len(p.columns) == 1 and purpose != END_NUMBERS],
+        every=[p for _, p in pairs],
     )
 
 
@@ -314,7 +269,9 @@ LINKED_DERIVED: Mapping[str, Derived] = {
     CROISSANT: Derived(
         _croissant, "does not describe the tables as spec.yaml and privacy/certificate.json do"
     ),
-    REPORT: Derived(_report, "does not show what the bundle's other files say"),
+    REPORT: Derived(
+        lambda b: render_visits(visit_content(b)), "does not show what the bundle's other files say"
+    ),
 }
 """As `derived.DERIVED`."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,9 +82,10 @@ def write_linked(
     ledger: Ledger,
     force: bool,
     signer: Signer | None = None,
+    check: Callable[[LinkedBundle], None] = lambda _: None,
 ) -> Path:
     """Write the bundle of a release to `folder`, atomically; returns the folder; raises as
-    `write.write_bundle`.
+    `write.write_bundle`, and what `check` raises of the draft, which is then deleted.
     """
     receipts, planned = receipts_of(content), content.plan.stated_spends
     entries = check_paid(content.run, planned, receipts, ledger)
@@ -124,6 +125,7 @@ def write_linked(
             text = derived.make(bundle)
             if text is not None:
                 write_text(draft / name, text)
+        check(bundle)
         sum_and_sign(draft, facts, signer)
     return folder
 

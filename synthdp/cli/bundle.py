@@ -331,7 +331,13 @@ def export(
             help="SQLAlchemy URL of the database; one with a password belongs into the variable.",
         ),
     ],
-    table: Annotated[str, typer.Option("--table", help="Table to make: NAME or SCHEMA.NAME.")],
+    table: Annotated[
+        str,
+        typer.Option(
+            "--table",
+            help="Table to make: NAME or SCHEMA.NAME; of linked tables NAME_TABLE each.",
+        ),
+    ],
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace a table that an earlier export wrote.")
     ] = False,
@@ -357,8 +363,8 @@ def export(
         done = write_table(bundle, to, table, replace=replace, key=key, ledger=entries)
     verb = "replaced" if done.replaced else "made"
     text = (
-        f"{done.database}: {verb} the table {done.table} with {done.rows:,} verified rows;"
-        f" {done.decision}"
+        f"{done.database}: {verb} the table{'s' * (', ' in done.table)} {done.table} with"
+        f" {done.rows:,} verified rows; {done.decision}"
     )
     show(asdict(done), as_json=as_json, text=lambda: text)
 

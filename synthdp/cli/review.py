@@ -240,9 +240,9 @@ def doctor(
     telemetry. Exit code 2 if something is wrong.
     """
     from synthdp.api.text import Rows, render
-    from synthdp.spec.load.loader import load_spec
+    from synthdp.bundle.linked import own_as_one
 
-    content = load_spec(spec, lists=True) if spec else None
+    content = own_as_one(spec) if spec else None
     found = list(examine(content, addresses.home(spec) if spec else Path.cwd()))
     wrong = [f.what for f in found if f.state == "wrong"]
     words = {"wrong": "WRONG"}
@@ -306,12 +306,12 @@ def ui(
     """
     from importlib.util import find_spec
 
-    from synthdp.spec.load.loader import load_spec
+    from synthdp.bundle.linked import own_as_one
     from synthdp.tracking.server import USER, existing, latest_runs, serving, store_of
 
     if find_spec("mlflow") is None:  # its server would be a process of its own
         raise ModuleNotFoundError(name="mlflow")
-    loaded = load_spec(spec, lists=True) if spec else None
+    loaded = own_as_one(spec) if spec else None
     if store is not None:
         uri = existing(addresses.from_folder(store, Path.cwd()))
         experiment = loaded.tracking.experiment if loaded else "synthdp"

@@ -89,6 +89,13 @@ class Job:
         return text_sha256(self.folder.spec_text)
 
 
+def withhold(job: Job, *, by: str, why: str) -> None:
+    """Write into the ledger that there will be no bundle of a settled run."""
+    job.ledger.decide(
+        job.spec.dataset.id, job.folder.run, bundle_sha256="", answer="no", by=by, why=why[:2000]
+    )
+
+
 def check_not_moved(folder: RunFolder, out: Path) -> None:
     """Check that a bundle which the run in `folder` has published is still in `out`.
 

@@ -1,11 +1,12 @@
 """The road of a release of persons with visits: plan, read, reserve, measure, draw, publish.
 
-It is that of one table (`release.run`) without what is not there yet for linked tables: gates,
-estimands, an internal report, attacks and tracking. Nothing looks at rows after the last charge.
+It is that of one table (`release.run`) without what is not there yet for linked tables: estimands
+and attacks. Nothing looks at rows between the last charge and the bundle.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,13 +16,23 @@ from typing import Any
 import pandas as pd
 
 from synthdp.bundle.content import check_target
-from synthdp.bundle.linked import as_one, linked_yaml, persons_of, public_linked, table_files
+from synthdp.bundle.linked import (
+    LinkedBundle,
+    as_one,
+    expected_noise,
+    linked_yaml,
+    persons_of,
+    public_linked,
+    table_files,
+)
 from synthdp.bundle.linked_texts import linked_files
 from synthdp.bundle.signing import load_signer
 from synthdp.bundle.write_linked import LinkedContent, foresee_linked, write_linked
 from synthdp.data.domain import Domain
 from synthdp.data.visits import VisitFrame
-from synthdp.files import text_sha256
+from synthdp.errors import GateError
+from synthdp.evaluate.visits import with_ends
+from synthdp.files import missing_folders, text_sha256
 from synthdp.ledger.connect import (
     balance_of,
     budget_noted,
@@ -42,15 +53,19 @@ from synthdp.privacy.mechanisms.views import OnView
 from synthdp.privacy.noise import Streams, fresh_generator
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.private import Private
+from synthdp.privacy.session import Session
 from synthdp.progress import seconds, shown_on, stage, warn
 from synthdp.release import run_folder
-from synthdp.release.job import Job, check_not_moved, check_spec
+from synthdp.release.gates import Figure, GateVerdict, check_gates
+from synthdp.release.job import Job, check_not_moved, check_spec, withhold
 from synthdp.release.open_session import dropped_if_unpaid, open_session
 from synthdp.report.prose import say_of_plan
 from synthdp.report.sections import shares
 from synthdp.sample.linked import drawn_frames
 from synthdp.spec.checks.linked import linked_traps
 from synthdp.spec.model import LinkedSpec
+from synthdp.tracking.mlflow_run import Tracker, tracker
+from synthdp.tracking.store import TRACKED, PublicationVerdict
 from synthdp.verify.at_hand import check_nearby
 
 
@@ -70,7 +85,7 @@ class LinkedJob(Job):
         return text_sha256(linked_yaml(public_linked(self.linked)))
 
     def sealed(self, streams: Streams) -> Private[Any]:
-        """Read and seal both tables. No person is held out: nothing is judged on real ones."""
+        """Read and seal both tables. No person is held out: noise keeps the model from one."""
         folder = self.folder.spec_path.parent
         return read_linked(
             self.linked,
@@ -88,15 +103,19 @@ class LinkedOutcome:
 
     job: LinkedJob
     bundle: Path
+    report: Path | None
+    figures: Mapping[str, float]
     seconds: Mapping[str, float]
     warnings: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON, without any figure of real rows."""
+        """As JSON; `figures` are of real persons, without noise, for the steward alone."""
         plan = self.job.plan
         return {
             "run": self.job.folder.run,
             "bundle": str(self.bundle),
+            "report": None if self.report is None else str(self.report),
+            "figures": dict(self.figures),
             "tables": [csv for csv, _ in table_files(self.job.linked).values()],
             "epsilon": plan.epsilon,
             "epsilon_planned": plan.epsilon_spent,
@@ -198,27 +217,115 @@ def resume_linked(
 def carry_out(job: LinkedJob, *, force: bool) -> LinkedOutcome:
     """The whole release. A value that was released is read in the journal again; the draw that
     follows is free, and a bundle that is there is kept.
+
+    Raises:
+        GateError: a gate withheld the bundle, and the ledger says so.
     """
-    with stage("compute the guarantee"):
-        foresee_linked(job.linked, job.plan)
-    session = open_session(job, seal=job.sealed, published=job.published_sha256)
-    spec = job.linked
-    with stage("measure and fit"):
-        fitted = fit(session, spec, job.frame, rng=fresh_generator())
-        notes = check_total(fitted.tables.value[END_NUMBERS], job.spec)
-    with stage("sample"):
-        persons, rng = persons_of(spec), fresh_generator()
-        frames = fitted.model.map(lambda m: drawn_frames(spec, m, persons, rng=rng))
-    with stage("bundle"):
-        session.settle()
-        if not job.published:
-            content = LinkedContent(
-                spec=spec, run=job.folder.run, plan=job.plan, synthetic=frames, fitted=fitted
-            )
-            write_linked(job.bundle, content, ledger=job.ledger, force=force, signer=job.signer)
-        job.folder.note_published()
-    job.folder.remove()
-    return LinkedOutcome(job, job.bundle, seconds(), tuple(notes))
+    folder, spec = job.folder, job.linked
+    # Tracking may fail without ending a run that has already paid.
+    with tracker(
+        spec,
+        folder=folder.spec_path.parent,
+        spec_path=folder.spec_path,
+        run=folder.run,
+        paid=bool(job.ledger.run_entries(folder.run)),
+    ) as log:
+        with stage("compute the guarantee"):
+            foresee_linked(spec, job.plan)
+        session = open_session(job, seal=job.sealed, published=job.published_sha256)
+        with stage("measure and fit"):
+            fitted = fit(session, spec, job.frame, rng=fresh_generator())
+            notes = check_total(fitted.tables.value[END_NUMBERS], job.spec)
+        with stage("sample"):
+            persons, rng = persons_of(spec), fresh_generator()
+            frames = fitted.model.map(lambda m: drawn_frames(spec, m, persons, rng=rng))
+        with stage("bundle"):
+            session.settle()
+            if not job.published:
+                content = LinkedContent(
+                    spec=spec, run=folder.run, plan=job.plan, synthetic=frames, fitted=fitted
+                )
+                _publish(job, content, log, force=force)
+            folder.note_published()
+        if spec.tracking.enabled:
+            with stage("log the bundle in MLflow"):
+                _record(log, job, LinkedBundle.stated(job.bundle))
+        report, figures = _judge(session, job, log)
+    folder.remove()
+    untracked = f"what MLflow did not get is kept: `synthdp track {job.out}` logs it later"
+    warnings = (*notes, *log.warnings, *([untracked] if log.warnings else ()))
+    return LinkedOutcome(job, job.bundle, report, figures, seconds(), warnings)
+
+
+def _judge(
+    session: Session, job: LinkedJob, log: Tracker
+) -> tuple[Path | None, Mapping[str, float]]:
+    """Judge both tables on real persons, where the spec asks for it: the report, and figures for
+    the steward. The bundle is there, and nothing of it depends on them.
+    """
+    if not job.linked.evaluation.enabled:
+        return None, {}
+    from synthdp.release.judged_visits import judge_visits  # with learners, which a plan needs not
+
+    with stage("judge"):
+        report, figures = judge_visits(session, LinkedBundle.stated(job.bundle), job.internal)
+    if job.linked.tracking.enabled:
+        log.metrics(figures)
+        log.artifact(report)
+        log.keep(job.out)
+    return report, figures
+
+
+def _publish(job: LinkedJob, content: LinkedContent, log: Tracker, *, force: bool) -> None:
+    """Write the bundle, unless a gate on its figures withholds it.
+
+    Raises:
+        GateError: one does.
+    """
+
+    def check(bundle: LinkedBundle) -> None:
+        failed = [str(v) for v in _verdicts(bundle) if not v.passed]
+        if failed:
+            why = "; ".join(failed)
+            withhold(job, by="the gates of its spec", why=why)
+            _record(log, job, bundle, released=False)
+            hint = "its budget is spent; `synthdp plan` says what noise will make of each score"
+            raise GateError(f"the bundle is withheld: {why}", hint=hint)
+
+    try:
+        write_linked(
+            job.bundle, content, ledger=job.ledger, force=force, signer=job.signer, check=check
+        )
+    except GateError:
+        job.folder.remove()
+        raise
+
+
+def _verdicts(bundle: LinkedBundle) -> tuple[GateVerdict, ...]:
+    """The gates, held against the upper ends of the scores' intervals."""
+    figures = {s.name: Figure(s.high, ends=(s.low, s.high)) for s in bundle.scores}
+    return check_gates(bundle.linked.gates, figures)
+
+
+def _record(log: Tracker, job: LinkedJob, bundle: LinkedBundle, *, released: bool = True) -> None:
+    """Log what is public to MLflow, and what became of it; of a bundle that was withheld no file.
+
+    No model is registered: what draws two tables is no model of MLflow's.
+    """
+    if not job.linked.tracking.enabled:
+        return
+    kinds = Counter(edge.provenance for edge in bundle.graph.edges)
+    spent = {"epsilon_spent": job.spent.epsilon_spent, "epsilon_planned": job.plan.epsilon_spent}
+    arrows = {f"edges_{kind}": float(count) for kind, count in kinds.items()}
+    log.metrics(spent | with_ends(bundle.scores) | arrows)
+    for name in TRACKED if released else ():
+        file = bundle.folder / name
+        log.artifact(file, folder="bundle/privacy" if name == "privacy" else "bundle")
+    told = tuple(f"gate {v}: {v.outcome}" for v in _verdicts(bundle))
+    signed = released and job.signer is not None
+    log.conclude(PublicationVerdict(released=released, signed=signed, gates=told))
+    missing_folders(job.internal)
+    log.keep(job.out)
 
 
 # --- the plan, as `synthdp plan` shows it ---
@@ -268,13 +375,25 @@ def linked_facts(
         else (cap_of(as_one(spec)) or [None])[0]
     )
     spent = {"spent_before": balance.epsilon, "spent_after": balance.epsilon + spec.privacy.epsilon}
-    files = [*linked_files(spec), "SHA256SUMS"]
+    files, expected = [*linked_files(spec), "SHA256SUMS"], expected_noise(spec, plan)
     return facts | {
         "dataset": spec.dataset.id,
         "spends": spends,
         "at_most": spec.dataset.visits.at_most,
         "persons": persons_of(spec),
         "ledger": spent | {"cap": cap},
+        "score_noise": expected,
         "files": files,
-        "warnings": linked_traps(spec),
+        "warnings": [*linked_traps(spec), *_doubtful(spec, expected)],
     }
+
+
+def _doubtful(spec: LinkedSpec, noise: Mapping[str, float]) -> list[str]:
+    """A warning for each gate that noise alone is likely to fail."""
+    return [
+        f"the gate on {gate.metric}, at most {gate.at_most:g}, is likely to withhold the bundle"
+        f" after the budget is spent: noise alone is expected to make {noise[gate.metric]:.2g}, and"
+        " the upper end of the interval lies above it; declare fewer bins, or a larger epsilon"
+        for gate in spec.gates
+        if gate.at_most is not None and noise.get(gate.metric, 0.0) >= gate.at_most
+    ]

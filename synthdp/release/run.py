@@ -53,6 +53,7 @@ from synthdp.release.job import (
     check_not_moved,
     check_spec,
     draw,
+    withhold,
 )
 from synthdp.release.judge import Judge, Judgement, refused_report
 from synthdp.release.open_session import dropped_if_unpaid, open_session
@@ -294,13 +295,6 @@ def settle_and_publish(
         bundle = publish(job, fitted, whole, force=force, scores=drawn.scores)
         job.folder.note_published()
         return bundle
-
-
-def withhold(job: Job, *, by: str, why: str) -> None:
-    """Write into the ledger that there will be no bundle of a settled run."""
-    job.ledger.decide(
-        job.spec.dataset.id, job.folder.run, bundle_sha256="", answer="no", by=by, why=why[:2000]
-    )
 
 
 def publish(

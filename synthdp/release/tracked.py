@@ -27,16 +27,10 @@ from synthdp.report.public.content import measured, measured_pairs
 from synthdp.report.verdicts import NOISY_SHAPE
 from synthdp.spec.model import MembershipAttack
 from synthdp.tracking.mlflow_run import Tracker
-from synthdp.tracking.store import AttackOutcome, PublicationVerdict
+from synthdp.tracking.store import TRACKED, AttackOutcome, PublicationVerdict
 
 if TYPE_CHECKING:
     from synthdp_attacks import MembershipReport
-
-# What MLflow gets of a bundle: all that describes it, and the model, but no rows.
-TRACKED = (
-    *("report.html", "DATACARD.md", "README.md", "croissant.json", "datapackage.json"),
-    *("privacy", "spec.yaml", "graph.svg", "graph.json", "model.safetensors", "model.json"),
-)
 
 
 def record_publication(

@@ -16,15 +16,16 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from synthdp.bundle.certificate_text import about_column
-from synthdp.bundle.table_files import CSV_NAME, arrow_schema, row_groups
-from synthdp.errors import OutputError, SpecError, VerifyError
+from synthdp.bundle.content import Bundle
+from synthdp.bundle.linked import LinkedBundle, stated_any, written_columns
+from synthdp.bundle.table_files import arrow_schema, row_groups
+from synthdp.errors import OutputError, SynthdpError
 from synthdp.files import SUMS
 from synthdp.ledger.entries import Entry
 from synthdp.progress import advance
 from synthdp.sample.conditions import check_columns_held
 from synthdp.spec.addresses import reason, shown_address
-from synthdp.spec.load.loader import load_spec
-from synthdp.spec.model import Column, ReleaseSpec
+from synthdp.spec.model import Column
 from synthdp.verify.at_hand import check_decided, digest_of
 from synthdp.verify.checks import verify_bundle
 
@@ -77,22 +78,26 @@ def write_table(
             columns, or the rows were refused.
         GateError: somebody decided against the bundle, or nobody on one whose spec wants that.
     """
-    shown = shown_address(address)
+    shown, stated = shown_address(address), None
     try:
         engine = _engine_of(address)
     except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError, ValueError) as error:
         kind = type(error).__name__
         raise OutputError(f"cannot read the address {shown} ({kind})", hint=FORM) from None
-    with suppress(SpecError, VerifyError, OSError):  # which the verification tells
-        check_columns_held(engine.dialect.name, tuple(load_spec(bundle / "spec.yaml").columns))
+    with suppress(SynthdpError, OSError, ValueError, KeyError, TypeError, IndexError):
+        stated = stated_any(bundle)  # what cannot be read the verification tells
+    for _, columns in stated.sources if stated else ():
+        check_columns_held(engine.dialect.name, tuple(columns))
     verify_bundle(bundle, key=key)
-    spec = load_spec(bundle / "spec.yaml")
-    made, decision = table_of(spec, name), check_decided(bundle, spec, ledger)
+    stated, rows, replaced = stated_any(bundle), 0, False
+    made, decision = tables_of(stated, name), check_decided(bundle, stated.spec, ledger)
     try:
         with engine.begin() as connection:
-            replaced = _make_room(connection, made, name, replace=replace)
-            mark(connection, made, bundle)
-            rows = _insert(connection, made, bundle, spec)
+            for table in reversed(made):  # visits before the persons that they are of
+                replaced |= _make_room(connection, table, replace=replace)
+            for table, (csv, columns) in zip(made, stated.sources, strict=True):
+                mark(connection, table, bundle)
+                rows += _insert(connection, table, csv, columns, stated.spec.sampling.rows or 1)
     except sa.exc.SQLAlchemyError as error:
         why = reason(error)
         raise OutputError(
@@ -102,10 +107,28 @@ def write_table(
         ) from None
     finally:
         engine.dispose()
-    return Written(shown, name, rows, replaced, decision)
+    return Written(shown, ", ".join(map(str, made)), rows, replaced, decision)
 
 
-def table_of(spec: ReleaseSpec, name: str) -> sa.Table:
+def tables_of(bundle: Bundle, name: str) -> list[sa.Table]:
+    """The tables to make: NAME, or NAME_TABLE of each of linked ones, with their keys."""
+    if not isinstance(bundle, LinkedBundle):
+        return [table_of(bundle.spec.columns, name)]
+    data, whole = bundle.linked.dataset, sa.MetaData()
+    persons, visits = (
+        table_of(columns, f"{name}_{own}", whole)
+        for own, columns in written_columns(bundle.linked).items()
+    )
+    key, to = visits.c[data.visits.key], persons.c[data.persons.key]
+    to.autoincrement = False
+    persons.append_constraint(sa.PrimaryKeyConstraint(to))
+    visits.append_constraint(sa.ForeignKeyConstraint([key], [to]))
+    return [persons, visits]
+
+
+def table_of(
+    columns: Mapping[str, Column], name: str, whole: sa.MetaData | None = None
+) -> sa.Table:
     """The table to make: types, what may be missing, and descriptions as comments."""
     schema, _, own = name.rpartition(".")
     if not own:
@@ -114,18 +137,19 @@ def table_of(spec: ReleaseSpec, name: str) -> sa.Table:
         raise OutputError(
             f"{MARKS} is where synthdp notes which tables it wrote", hint="name another table"
         )
-    types = arrow_schema(spec.columns)
-    columns = [
+    types = arrow_schema(columns)
+    made = [
         sa.Column(
             column,
             _type(types.field(column).type, declared),
             nullable=declared.missing,
             comment=about_column(declared) or None,
         )
-        for column, declared in spec.columns.items()
+        for column, declared in columns.items()
     ]
     said = "Synthetic rows under differential privacy; the bundle's certificate says what it means."
-    return sa.Table(own, sa.MetaData(), *columns, schema=schema or None, comment=said)
+    whole = sa.MetaData() if whole is None else whole
+    return sa.Table(own, whole, *made, schema=schema or None, comment=said)
 
 
 def _type(arrow: Any, column: Column) -> sa.types.TypeEngine[Any]:
@@ -151,11 +175,12 @@ def _engine_of(address: str) -> Engine:
     return engine
 
 
-def _make_room(connection: Connection, made: sa.Table, name: str, *, replace: bool) -> bool:
+def _make_room(connection: Connection, made: sa.Table, *, replace: bool) -> bool:
     """Whether a table of an earlier export was dropped; a table that must stay is an error."""
     seen = sa.inspect(connection)
     if not seen.has_table(made.name, schema=made.schema):
         return False
+    name = str(made)
     if not replace:
         raise OutputError(
             f"the table {name} exists; nothing was written",
@@ -176,13 +201,16 @@ def _make_room(connection: Connection, made: sa.Table, name: str, *, replace: bo
     return True
 
 
-def _insert(connection: Connection, made: sa.Table, bundle: Path, spec: ReleaseSpec) -> int:
+def _insert(
+    connection: Connection, made: sa.Table, csv: Path, columns: Mapping[str, Column], all_rows: int
+) -> int:
     made.create(connection)
     rows = 0
-    for group in row_groups(bundle / CSV_NAME, spec.columns):
-        connection.execute(made.insert(), group.to_pylist())
+    for group in row_groups(csv, columns):
+        if len(group):  # an insertion of nothing is one of defaults
+            connection.execute(made.insert(), group.to_pylist())
         rows += len(group)
-        advance(rows, spec.sampling.rows or rows)
+        advance(rows, max(rows, all_rows))
     return rows
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from synthdp.errors import SpecError, SpecProblem
 from synthdp.spec.load.wording import Loc, got
 from synthdp.spec.load.yaml_tree import read
-from synthdp.spec.model import ReleaseSpec
+from synthdp.spec.model import LinkedSpec, ReleaseSpec
 
 # `*` is any name. What is not the whole of a section is named by its field.
 CHANGEABLE = (
@@ -77,7 +77,9 @@ def amendment(
     return tuple(sorted(changed))
 
 
-def differing(old: ReleaseSpec, new: ReleaseSpec) -> Iterator[tuple[Loc, object, object]]:
+def differing(
+    old: ReleaseSpec | LinkedSpec, new: ReleaseSpec | LinkedSpec
+) -> Iterator[tuple[Loc, object, object]]:
     """Each place that two specs differ at, as a path from the root, and both values."""
     return _differences(_parts(old), _parts(new))
 
@@ -91,8 +93,10 @@ def _changeable(spec: ReleaseSpec, *, scored: bool) -> tuple[str, ...]:
     return tuple(f for f in CHANGEABLE if f not in fixed)
 
 
-def _parts(spec: ReleaseSpec) -> dict[str, Any]:
+def _parts(spec: ReleaseSpec | LinkedSpec) -> dict[str, Any]:
     """A spec as plain values, with derived columns, gates on real rows and the order apart."""
+    if isinstance(spec, LinkedSpec):
+        return spec.model_dump()
     columns = {name: column.model_dump() for name, column in spec.columns.items()}
     parts = {
         "columns": {n: columns[n] for n in spec.modelled},

@@ -43,9 +43,9 @@ from synthdp.spec.addresses import (
     store_address,
     unreachable,
 )
-from synthdp.spec.load.loader import load_spec
+from synthdp.spec.load.loader import own_spec
 from synthdp.spec.load.wording import up
-from synthdp.spec.model import ReleaseSpec
+from synthdp.spec.model import LinkedSpec, ReleaseSpec
 from synthdp.tracking.store import (
     STUDY,
     VIEW,
@@ -72,7 +72,7 @@ FILE = Path("internal") / "tracking.json"  # in the release's output folder
 
 
 def tracker(
-    spec: ReleaseSpec,
+    spec: ReleaseSpec | LinkedSpec,
     *,
     folder: Path,
     run: str,
@@ -99,11 +99,18 @@ def tracker(
         dataset=spec.dataset.id,
         experiment=spec.tracking.experiment,
         spec=str(spec_path or folder / "spec.yaml"),
-        columns=declared(spec.columns),
+        columns=_declared(spec),
         kind=kind,
     )
     params = {k: str(v)[:500] for k, v in public_params(spec).items()}
     return Tracker(record, params, uri=uri, folder=folder, required=not paid)
+
+
+def _declared(spec: ReleaseSpec | LinkedSpec) -> list[tuple[str, str, bool]]:
+    if not isinstance(spec, LinkedSpec):
+        return declared(spec.columns)
+    own = ((f"{table}.{name}", c) for table, cs in spec.columns.items() for name, c in cs.items())
+    return declared(dict(own))
 
 
 def log_later(out: Path, *, store: str | None = None) -> list[str]:
@@ -116,7 +123,7 @@ def log_later(out: Path, *, store: str | None = None) -> list[str]:
     """
     record = TrackingRecord.kept(out)
     spec_path = Path(record.spec)
-    uri = store or store_address(load_spec(spec_path, lists=True).tracking.uri, home(spec_path))
+    uri = store or store_address(own_spec(spec_path).tracking.uri, home(spec_path))
     check_uri(uri)
     again = replace(record, params={}, metrics={}, attacks=[], files=[], bundle=None, verdict=None)
     with Tracker(again, record.params, uri=uri, folder=home(spec_path)) as log:
@@ -140,7 +147,7 @@ def ledger_of(out: Path) -> str | None:
     with suppress(SynthdpError):
         spec = Path(TrackingRecord.kept(out).spec)
         if spec.is_absolute() and spec.is_file():
-            return ledger_address(load_spec(spec, lists=True).privacy.ledger, home(spec))
+            return ledger_address(own_spec(spec).privacy.ledger, home(spec))
     return None
 
 
@@ -154,7 +161,7 @@ def log_tags(out: Path, run: str, tags: Mapping[str, str]) -> list[str]:
         if not (out / FILE).exists() or (record := TrackingRecord.kept(out)).run != run:
             return []
         spec = Path(record.spec)
-        uri = existing(store_address(load_spec(spec, lists=True).tracking.uri, home(spec)))
+        uri = existing(store_address(own_spec(spec).tracking.uri, home(spec)))
 
         def tag(client: Any) -> bool:
             experiment = client.get_experiment_by_name(record.experiment)

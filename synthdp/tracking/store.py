@@ -31,11 +31,19 @@ from synthdp.bundle.certificate_text import template
 from synthdp.bundle.descriptions import published_sha256
 from synthdp.data.kinds import column_kind
 from synthdp.errors import OutputError
-from synthdp.files import SUMS, claim_file, copy_private, missing_folders, parse_json, read_text
+from synthdp.files import (
+    SUMS,
+    claim_file,
+    copy_private,
+    missing_folders,
+    parse_json,
+    read_text,
+    text_sha256,
+)
 from synthdp.spec.addresses import reason, sqlite_address, sqlite_file
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.load.wording import up
-from synthdp.spec.model import Column, ReleaseSpec, derived_of
+from synthdp.spec.model import Column, LinkedSpec, ReleaseSpec, derived_of
 
 T = TypeVar("T")
 
@@ -393,6 +401,11 @@ def _type(column: Column) -> str:
     return TYPES.get(str(column_kind(column).arrow_type(column)), "string")
 
 
+# What MLflow gets of a bundle: all that describes it, and the model, but no rows.
+TRACKED = (
+    *("report.html", "DATACARD.md", "README.md", "croissant.json", "datapackage.json"),
+    *("privacy", "spec.yaml", "graph.svg", "graph.json", "model.safetensors", "model.json"),
+)
 GRAPH_FIGURES = ("edges_", "independences_")
 _PUBLISHED = ("_dp", "_noisy", "_noise", "_answered", "_asked")  # of figures in the bundle, too
 _ENDS = re.compile("_(dp|auc)_(low|high)$")
@@ -437,7 +450,7 @@ class PublicationVerdict:
     signed: bool = False
 
 
-def public_params(spec: ReleaseSpec) -> dict[str, str | int | float]:
+def public_params(spec: ReleaseSpec | LinkedSpec) -> dict[str, str | int | float]:
     """Parameters of a release: all from the spec, none from rows, and no number of rows."""
     unit, privacy = spec.dataset.privacy_unit, spec.privacy
     values: dict[str, str | int | float] = {
@@ -447,10 +460,18 @@ def public_params(spec: ReleaseSpec) -> dict[str, str | int | float]:
         "adjacency": privacy.adjacency,
         "unit": f"{unit.kind}: {unit.meaning}",
         "graph": spec.graph.mode,
-        "columns": len(spec.columns),
-        "spec_sha256": published_sha256(spec),
         "synthdp_version": __version__,
     }
+    if isinstance(spec, LinkedSpec):
+        from synthdp.bundle.linked import linked_yaml, public_linked  # a release of one enters none
+
+        return values | {
+            "columns": sum(len(own) for own in spec.columns.values()),
+            "spec_sha256": text_sha256(linked_yaml(public_linked(spec))),
+            "tables": f"{spec.dataset.persons_name}, {spec.dataset.visits_name}",
+            "at_most": spec.dataset.visits.at_most,
+        }
+    values |= {"columns": len(spec.columns), "spec_sha256": published_sha256(spec)}
     return values | {
         f"synthesizer.{k}": ", ".join(v) if isinstance(v, tuple) else v
         for k, v in spec.synthesizer.model_dump().items()

@@ -19,11 +19,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from synthdp.bundle.content import Bundle
+from synthdp.bundle.linked import LinkedBundle, stated_any
 from synthdp.bundle.noisy_values import ESTIMANDS, read_tables
 from synthdp.bundle.table_files import CSV_NAME
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
-from synthdp.data.encoding import encode
+from synthdp.data.encoding import Codes, encode
 from synthdp.data.level_groups import LevelGroups, Starts
 from synthdp.errors import OutputError, VerifyError, one_thread
 from synthdp.evaluate.dp_scores import headline
@@ -31,7 +32,8 @@ from synthdp.evaluate.fidelity import nearest_distribution
 from synthdp.files import read_text
 from synthdp.graph.causal import GraphDifference, difference
 from synthdp.progress import Advance, stage
-from synthdp.report.prose import number
+from synthdp.report.prose import estimated, number
+from synthdp.report.sections import HELD
 from synthdp.spec.amendment import differing
 from synthdp.verify.checks import verify_bundle
 
@@ -136,7 +138,7 @@ def open_stated(folder: Path) -> Bundle:
     Raises:
         OSError, ValueError, KeyError, TypeError, SynthdpError: it is not what it should be.
     """
-    bundle = Bundle.stated(folder)
+    bundle = stated_any(folder)
     _ = bundle.graph, bundle.deltas
     return bundle
 
@@ -194,6 +196,9 @@ def _of_plan(plan: Any, got: Bundle) -> Iterator[Difference]:
     deltas = "at different deltas" if plan["delta"] != stated.delta else ""
     yield _less("budget", "delta", plan["delta"], stated.delta)
     yield _less("budget", "epsilon", plan["epsilon_spent"], stated.epsilon, why=deltas)
+    if isinstance(got, LinkedBundle):
+        yield from _of_noise(plan["score_noise"], got)
+        return
     what, tv1 = "distance of single columns", plan["quality"]["tv1"]
     if (score := headline(stated.scores).get("tv1_dp")) is None:
         why = "no scores were paid for (evaluation.disclosure: private)"
@@ -215,6 +220,16 @@ def _of_plan(plan: Any, got: Bundle) -> Iterator[Difference]:
             name = f"half-width of {expected['text']}" + (f": {group}" if group else "")
             if came is not None:
                 yield _less("quality", name, figure["half_width"], half, told=refused)
+
+
+def _of_noise(expected: Mapping[str, float], got: LinkedBundle) -> Iterator[Difference]:
+    """What noise was expected to make of each score of linked tables, and what it made."""
+    for score in got.scores:
+        told = f"of noise alone; distance {estimated(score.value, score.low, score.high)}"
+        was = expected.get(score.name)
+        found = _less("quality", score.name, was, score.noise, told=told)
+        held = was is not None and was / HELD <= score.noise <= was * HELD
+        yield replace(found, verdict="same") if held else found
 
 
 # --- graph and table ---
@@ -248,7 +263,7 @@ def _table(a: Bundle, b: Bundle) -> Iterator[Difference]:
     yield _equal("table", "rows", a.spec.sampling.rows, b.spec.sampling.rows)
     one, two = a.spec.constraints, b.spec.constraints
     yield _equal("table", "constraints", len(one), len(two), same=one == two)
-    keys = [".".join(map(str, loc)) for loc, *_ in differing(a.spec, b.spec)]
+    keys = [".".join(map(str, loc)) for loc, *_ in differing(a.published, b.published)]
     yield _equal("table", "keys of the spec", None, None, same=not keys, why=_some(keys))
 
 
@@ -258,31 +273,60 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _quality(a: Bundle, b: Bundle) -> Iterator[Difference]:
-    common = common_levels(a.domain, b.domain)
+    parts = [*_parts(a, b)]
+    common = [common_levels(one, two) for _, _, one, two in parts]
     why = ""
     if a.spec.dataset.id != b.spec.dataset.id:
         why = "they are of different datasets"
-    elif not common.alike and not common.merged:
+    elif not any(c.alike or c.merged for c in common):
         why = "no column has levels in both that could be compared"
     if why:
         what = "distance to the noisy tables"
         yield Difference("quality", what, None, None, "not comparable", why)
         return
-    only = "" if a.domain == b.domain else "; only of columns with the same levels"
-    sides = Sides.read(a.folder, b.folder, a.domain, b.domain)
+    for part, own in zip(parts, common, strict=True):
+        if own.alike or own.merged:
+            yield from _distances(*part, own)
+
+
+class View(NamedTuple):
+    """The rows of a view of a bundle of linked tables, in the place of a bundle of one table."""
+
+    bundle: LinkedBundle
+    name: str
+
+
+Part = tuple[Path | View, Path | View, Domain, Domain]
+
+
+def _parts(a: Bundle, b: Bundle) -> Iterator[Part]:
+    """What is compared, with its columns: the rows of both, of linked tables view by view."""
+    if isinstance(a, LinkedBundle) and isinstance(b, LinkedBundle):
+        for view, domain in a.frame.views.items():
+            yield View(a, view), View(b, view), domain, b.frame.views[view]
+    elif not isinstance(a, LinkedBundle) and not isinstance(b, LinkedBundle):
+        yield a.folder, b.folder, a.domain, b.domain
+
+
+def _distances(
+    a: Path | View, b: Path | View, one: Domain, two: Domain, common: CommonLevels
+) -> Iterator[Difference]:
+    rows = f", rows of {a.name}" if isinstance(a, View) else ""
+    only = "" if one == two else "; only of columns with the same levels"
+    sides = Sides.read(a, b, one, two)
     for found in distances(sides):
         why = (
             f"mean total variation, {found.tables} tables; noise alone moves the difference by"
             f" {found.noise:.1g}{only}"
         )
-        what = f"distance to noisy {found.ways}-way tables"
+        what = f"distance to noisy {found.ways}-way tables{rows}"
         yield Difference("quality", what, found.a, found.b, found.verdict, why)
     between = apart(sides)
     bins = f"; on the bins that both have: {_some(common.merged)}" if common.merged else ""
     rest = f"; left out, other levels: {_some(common.apart)}" if common.apart else ""
     verdict: Verdict = "same" if between == 0 else "different"
-    why = f"mean total variation{bins}{rest}"
-    yield Difference("quality", "distance between the two, 1-way", None, between, verdict, why)
+    what, why = f"distance between the two, 1-way{rows}", f"mean total variation{bins}{rest}"
+    yield Difference("quality", what, None, between, verdict, why)
 
 
 def _equal(
@@ -379,10 +423,11 @@ class Distance:
         return "better" if self.b < self.a else "worse"
 
 
-def measured_tables(bundle: Path) -> dict[Cells, PooledTable]:
+def measured_tables(bundle: Path | View) -> dict[Cells, PooledTable]:
     """The noisy tables of a verified bundle; several of the same columns are pooled."""
     found: dict[Cells, PooledTable] = {}
-    for table in read_tables(bundle):
+    read = bundle.bundle.of_view(bundle.name) if isinstance(bundle, View) else read_tables(bundle)
+    for table in read:
         cells = Cells(table.columns, tuple(sorted(table.starts.items())))
         new = PooledTable(table.counts.ravel(), table.sigma)
         found[cells] = found[cells].pooled(new) if cells in found else new
@@ -413,7 +458,9 @@ class Sides:
     shares: tuple[Mapping[Cells, FloatArray], Mapping[Cells, FloatArray]]
 
     @classmethod
-    def read(cls, a: Path, b: Path, domain: Domain, other: Domain | None = None) -> Sides:
+    def read(
+        cls, a: Path | View, b: Path | View, domain: Domain, other: Domain | None = None
+    ) -> Sides:
         """Both have the `domain`, or the first has it and the second the `other`."""
         other = domain if other is None else other
         common = common_levels(domain, other)
@@ -468,7 +515,7 @@ def apart(sides: Sides) -> float:
 
 
 def synthetic_shares(
-    bundle: Path, domain: Domain, tables: Sequence[Cells]
+    bundle: Path | View, domain: Domain, tables: Sequence[Cells]
 ) -> dict[Cells, FloatArray]:
     """Shares of the cells of each table in a verified bundle's synthetic rows.
 
@@ -476,17 +523,25 @@ def synthetic_shares(
     """
     groups = {c: LevelGroups(domain, dict(c.starts)) for c in tables}
     counts = {c: np.zeros(groups[c].coarse.cells(c.columns), np.int64) for c in tables}
+    for codes in _levels_in(bundle, domain):
+        for table in tables:
+            own = groups[table]
+            levels = [own.group_of(n)[codes[:, domain.index(n)]] for n in table.columns]
+            sizes = [own.coarse[n].levels for n in table.columns]
+            cells = np.ravel_multi_index(tuple(levels), tuple(sizes))
+            counts[table] += np.bincount(cells, minlength=len(counts[table]))
+    return {c: n / max(1, n.sum()) for c, n in counts.items()}
+
+
+def _levels_in(bundle: Path | View, domain: Domain) -> Iterator[Codes]:
+    """Levels of a bundle's rows, block by block."""
+    if isinstance(bundle, View):
+        yield bundle.bundle.views.codes[bundle.name]
+        return
     options: dict[str, Any] = {"dtype": str, "keep_default_na": False, "na_values": [""]}
     with pd.read_csv(bundle / CSV_NAME, chunksize=100_000, encoding="utf-8", **options) as chunks:
         for chunk in chunks:
-            codes, _ = encode(domain, chunk)
-            for table in tables:
-                own = groups[table]
-                levels = [own.group_of(n)[codes[:, domain.index(n)]] for n in table.columns]
-                sizes = [own.coarse[n].levels for n in table.columns]
-                cells = np.ravel_multi_index(tuple(levels), tuple(sizes))
-                counts[table] += np.bincount(cells, minlength=len(counts[table]))
-    return {c: n / n.sum() for c, n in counts.items()}
+            yield encode(domain, chunk)[0]
 
 
 # --- common levels: equal ones, or common bins ---

@@ -16,11 +16,11 @@ from urllib.parse import quote
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from synthdp.bundle.certificate_text import gate_words
 from synthdp.bundle.content import Bundle
 from synthdp.bundle.derived import EFFECTS, public_content
+from synthdp.bundle.linked import LinkedBundle
+from synthdp.bundle.linked_texts import visit_content
 from synthdp.bundle.noisy_values import ESTIMANDS
-from synthdp.bundle.table_files import CSV_NAME
 from synthdp.errors import SynthdpError, VerifyError, printable
 from synthdp.files import SUMS, check_sums, read_text
 from synthdp.ledger.entries import Entry, balance_of_entries, decision_of, missing
@@ -29,6 +29,7 @@ from synthdp.report import index
 from synthdp.report.prose import say
 from synthdp.report.public.page import public_cards, public_uses
 from synthdp.report.public.sections import Measured
+from synthdp.report.public.visits import visit_cards, visit_uses
 from synthdp.report.sections import ReportTable
 from synthdp.report.verdicts import State, Verdict
 from synthdp.verify.at_hand import LEDGER, decided, published_entries
@@ -162,7 +163,6 @@ def _bundle(
     place, spec = found.opened.folder, found.opened.spec
     signer = found.opened.certificate.signer
     checked, checks = _checks(found, folder, copy_of, ledger)
-    scores = found.opened.certificate.scores
     changed: tuple[tuple[str, ...], ReportTable | None] = ((), None)
     if before is not None and copy_of is found:
         changed = _difference(before, found, folder)
@@ -170,8 +170,9 @@ def _bundle(
         place=_relative(place, folder),
         day=found.entries[-1].at[:10],
         run=found.run,
-        rows=f"{spec.sampling.rows or 0:,}",
-        gates=tuple(gate_words(gate, scores) for gate in spec.gates),
+        rows=f"{spec.sampling.rows or 0:,}"
+        + " persons with their visits" * isinstance(found.opened, LinkedBundle),
+        gates=found.gates,
         signed=say("signed", signer=signer, verified=found.verified, checked=found.key_checked),
         decision=decided(place, ledger)
         if ledger and not missing(found.entries, ledger)
@@ -256,7 +257,7 @@ def _relative(place: Path, folder: Path) -> str:
 CERTIFICATE = "privacy/certificate.json"
 STATED = (
     *("spec.yaml", CERTIFICATE, "privacy/profile.json", LEDGER, "graph.json"),
-    *("marginals.json", CSV_NAME, EFFECTS),
+    *("marginals.json", EFFECTS),
 )
 NOT_RELEASES = ("mlflow-artifacts", "mlartifacts")  # what MLflow keeps of bundles
 
@@ -269,6 +270,7 @@ class Found:
     entries: tuple[Entry, ...]
     sums: str
     verdicts: tuple[Verdict, ...]
+    gates: tuple[str, ...]
     verified: bool
     key_checked: bool
 
@@ -314,12 +316,23 @@ def read_bundle(place: Path, *, verify: bool, key: Ed25519PublicKey | None) -> F
     entries, opened = tuple(published_entries(place)), open_stated(place)
     if opened.spec.estimands:
         check_sums(place, (ESTIMANDS,))
-    content = public_content(replace(opened))  # whose rows are not kept
-    judged = Measured.of(content)
-    cards = (*public_uses(content, judged), *public_cards(content, judged))
+    check_sums(place, [csv.name for csv, _ in opened.sources])
+    cards = tuple(cards_of(replace(opened)))  # whose rows are not kept
     if not all(isinstance(text, str) for e in entries for text in (e.run, e.at)):
         raise ValueError("its ledger entries name no run, or no day")
-    return Found(opened, entries, read_text(place / SUMS), cards, verify, key_checked)
+    gates = replace(opened).gates_told
+    return Found(opened, entries, read_text(place / SUMS), cards, gates, verify, key_checked)
+
+
+def cards_of(opened: Bundle) -> Iterator[Verdict]:
+    """What a bundle's public report says on its first screen."""
+    if isinstance(opened, LinkedBundle):
+        visits = visit_content(opened)
+        yield from (*visit_uses(visits), *visit_cards(visits))
+        return
+    content = public_content(opened)
+    judged = Measured.of(content)
+    yield from (*public_uses(content, judged), *public_cards(content, judged))
 
 
 def reasons_of(error: Exception) -> tuple[str, ...]:

@@ -250,11 +250,11 @@ def test_the_address_comes_from_the_environment(made: Path, tmp_path: Path) -> N
 
 
 def test_schemas_and_comments(made: Path) -> None:
-    table = table_of(load_spec(made / "spec.yaml"), "research.clinic")
+    table = table_of(load_spec(made / "spec.yaml").columns, "research.clinic")
     assert (table.schema, table.name) == ("research", "clinic")
     assert "differential privacy" in str(table.comment)
     with pytest.raises(OutputError, match="no name"):
-        table_of(load_spec(made / "spec.yaml"), "research.")
+        table_of(load_spec(made / "spec.yaml").columns, "research.")
 
 
 def test_a_table_of_this_name_in_another_schema_was_not_exported(made: Path, address: str) -> None:

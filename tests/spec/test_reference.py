@@ -92,6 +92,8 @@ def test_counted_and_measured_fields_have_a_unit() -> None:
     without = {
         "Gate.at_most",
         "Gate.at_least",
+        "LinkedGate.at_most",
+        "LinkedGate.at_least",
         "SynthesizerSettings.learning_rate",
         "SynthesizerSettings.ema",
     }  # of the metric; none

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -197,6 +197,19 @@ def measured_pairs(
         yield MeasuredPair(pair, round(distance, DIGITS), by_noise, counts, sigma)
 
 
+class Counted(Protocol):
+    """Columns, noisy tables of them, and levels of synthetic rows."""
+
+    @property
+    def domain(self) -> Domain: ...
+
+    @property
+    def tables(self) -> Sequence[NoisyTable]: ...
+
+    @property
+    def codes(self) -> Codes: ...
+
+
 @dataclass(frozen=True)
 class PairOfColumns:
     """Two columns: shares `[levels, levels]` in the rows, and in a noisy table that has both.
@@ -211,7 +224,7 @@ class PairOfColumns:
     about: str
 
     @classmethod
-    def of(cls, content: PublicContent, first: str, second: str) -> PairOfColumns:
+    def of(cls, content: Counted, first: str, second: str) -> PairOfColumns:
         """That pair of a page's content.
 
         Raises:

@@ -36,7 +36,10 @@ TABLES = ("dataset", "tables")
 FIELDS = ("categories", "codes")
 PLAIN_VALUES = "use plain dicts, lists, texts, numbers, booleans and None"
 FOR_ONE = "this is of one table, and the spec of this release or bundle has linked ones"
-FOR_LINKED = "of these are so far: validate, plan, release, resume, verify, sample and budget"
+FOR_LINKED = (
+    "of these are so far: validate, plan, release, resume, verify, sample, decide, budget, diff,"
+    " index, show, export, track, ui and doctor"
+)
 HINT = "a text file in UTF-8 beside the spec, one category or code a line"
 
 
@@ -82,6 +85,11 @@ def parse_any(text: str, *, path: str) -> ReleaseSpec | LinkedSpec:
         SpecError: with every mistake in the text.
     """
     return _parsed(text, path)[1]
+
+
+def own_spec(path: Path) -> ReleaseSpec | LinkedSpec:
+    """A steward's own spec, of one table or of linked ones; raises as `load_spec`."""
+    return parse_any(own_text(path), path=str(path))
 
 
 def linked_in(text: str, *, path: str) -> LinkedSpec | None:

@@ -77,7 +77,7 @@ from synthdp.spec.model.graph import (
     Shares,
     SynthesizerSettings,
 )
-from synthdp.spec.model.linked import LinkedRule, LinkedSpec, Node
+from synthdp.spec.model.linked import VISIT_SCORES, LinkedRule, LinkedSpec, Node
 
 __all__ = [
     "ATTACK_FIGURES",
@@ -87,6 +87,7 @@ __all__ = [
     "CONTROL",
     "PUBLIC_METRICS",
     "RESOLUTION_SECONDS",
+    "VISIT_SCORES",
     "AskedEstimand",
     "Attacks",
     "Boolean",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, cast, get_args
 
 from annotated_types import Unit
 from pydantic import (
@@ -40,7 +40,8 @@ from synthdp.spec.model.dataset import (
     Signing,
     Tracking,
 )
-from synthdp.spec.model.fields import AS_TEXT, Model, Name, Slug, Whole, key, unique, wrong
+from synthdp.spec.model.evaluation import Gate
+from synthdp.spec.model.fields import AS_TEXT, Flag, Model, Name, Slug, Whole, key, unique, wrong
 from synthdp.spec.model.graph import CAP, LEDGER, Budget, Cap, Part, Parts
 
 NOT_COVERED = (
@@ -332,6 +333,7 @@ RuleText = Annotated[
 class LinkedEvaluation(Model):
     """How the result is judged on real persons, for the steward."""
 
+    enabled: Flag = key("whether to judge at all", False, default=True)
     targets: Annotated[
         tuple[Annotated[str, AfterValidator(_target)], ...], AfterValidator(unique)
     ] = key(
@@ -339,6 +341,34 @@ class LinkedEvaluation(Model):
         ["visits[+1].admitted"],
         default=(),
     )
+
+
+VisitMetric = Literal["tv_persons_dp", "tv_counts_dp", "tv_first_dp", "tv_last_dp", "tv_steps_dp"]
+VISIT_SCORES: tuple[VisitMetric, ...] = get_args(VisitMetric)
+"""Distances of a release to the real tables, as noisy tables bound them: of persons' columns, of
+how many visits there are, of columns of first and of last visits, and from visit to visit."""
+
+
+class LinkedGate(Gate):
+    """A bound that must hold or the bundle is withheld: for the upper end of a score's interval,
+    which covers what the noise may hide.
+    """
+
+    metric: VisitMetric = key(  # type: ignore[assignment]
+        "the bounded distance: the most that it may be, by noisy tables, with 95% confidence",
+        "tv_persons_dp",
+    )
+
+    @model_validator(mode="after")
+    def _a_distance(self) -> LinkedGate:
+        if self.at_most is None:
+            raise wrong(("at_least", f"{self.metric} is better the lower it is; give at_most"))
+        return self
+
+    @property
+    def on_dp_score(self) -> bool:
+        """It is a published score, so that the gate is inside the guarantee."""
+        return True
 
 
 class LinkedSampling(Model):
@@ -393,6 +423,11 @@ class LinkedSpec(Model):
     )
     sampling: LinkedSampling = key(
         "the persons that are written", {"persons": 10_000}, default=LinkedSampling()
+    )
+    gates: tuple[LinkedGate, ...] = key(
+        "bounds that must hold or the bundle is withheld",
+        [{"metric": "tv_persons_dp", "at_most": 0.1}],
+        default=(),
     )
     tracking: Tracking = key("where the release is logged", {"enabled": False}, default=Tracking())
     compute: Compute = key("where the work is done", {"threads": 2}, default=Compute())

@@ -30,17 +30,13 @@ OF_SPEC = (
     "graph learn SPEC",
     "graph validate SPEC",
     "graph orient SPEC sex stage",
-    "ui SPEC",
 )
 OF_BUNDLE = (
     "answer BUNDLE",
     "answer BUNDLE count()",
     "answer BUNDLE --every",
-    "show BUNDLE --pair sex stage",
     "effect BUNDLE --treatment sex --outcome stage",
-    "export BUNDLE --to sqlite:///OUT.db --table t",
     "copies BUNDLE --out OUT",
-    "diff BUNDLE BUNDLE",
     "audit BUNDLE --replay",
     "sample BUNDLE --rows 5",
     "sample BUNDLE --rows 5 --out OUT --do sex=F",

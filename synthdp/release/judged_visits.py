@@ -1,0 +1,63 @@
+"""Judging persons with visits on the real ones, for the steward: after the bundle, once.
+
+What is found is `Confidential`, and of an error its kind alone is told, as in `release.judge`. This
+module opens confidential values.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from synthdp.bundle.linked import LinkedBundle
+from synthdp.data.visits import OUTER, PERSONS, STEPS, Views
+from synthdp.errors import one_thread
+from synthdp.evaluate.real_visits import RealFigures, real_figures
+from synthdp.privacy.linked import LinkedTable
+from synthdp.privacy.noise import fresh_generator
+from synthdp.privacy.session import Session
+from synthdp.privacy.table import Table
+from synthdp.release.judge import NotJudged
+from synthdp.report.internal.visits import VisitJudgement, write_internal_visits
+
+
+def judge_visits(
+    session: Session, bundle: LinkedBundle, internal: Path
+) -> tuple[Path, dict[str, float]]:
+    """Write the internal report; its page, and the figures for the steward's MLflow."""
+    frame, targets = bundle.frame, bundle.linked.evaluation.targets
+    number = frame.views[PERSONS].index(frame.now("number"))
+
+    def look(table: Table) -> RealFigures | NotJudged:
+        try:
+            real = views_in(table, number)
+            with one_thread():
+                rng = fresh_generator()
+                return real_figures(frame, bundle.groups, real, bundle.views, targets, rng=rng)
+        except Exception as error:  # whatever rows can make learners raise
+            return NotJudged(type(error).__name__)
+
+    found = session.inspect(look, reason="evaluation on real persons").for_steward()
+    judged = None if isinstance(found, NotJudged) else found
+    content = VisitJudgement(
+        facts=bundle.certificate.model_dump(mode="json"),
+        day=bundle.day,
+        scores=bundle.scores,
+        found=judged,
+        absent=str(found) if judged is None else "",
+    )
+    page = write_internal_visits(internal, content)
+    return page, {} if judged is None else judged.metrics()
+
+
+def views_in(table: Table, number: int) -> Views:
+    """The views of sealed tables that are open, and whose each row is; `number` is the place of the
+    number of visits among persons' levels.
+    """
+    assert isinstance(table, LinkedTable)
+    names, steps = (PERSONS, OUTER, STEPS), table.views[STEPS].units
+    codes = {name: table.views[name].codes for name in names}
+    visited = np.flatnonzero(codes[PERSONS][:, number] > 0)
+    assert steps is not None
+    return Views(codes, {PERSONS: np.arange(len(codes[PERSONS])), OUTER: visited, STEPS: steps})
