@@ -149,9 +149,11 @@ class Game:
             )
         return GameOutcome(np.asarray(scores, dtype=np.float64), self._members.copy())
 
-    def row_counts_differ(self) -> bool:
-        """Whether the number of released rows alone tells worlds apart, among the shadows."""
-        counts = np.array(list(map(len, self.shadows)))
+    def row_counts_differ(self, public: Public) -> bool:
+        """Whether the number of released rows, of the first kind, alone tells worlds apart, among
+        the shadows.
+        """
+        counts = np.array(list(map(public.of_first_kind, self.shadows)))
         return set(counts[self.shadow_members]) != set(counts[~self.shadow_members])
 
     def control(self, rng: np.random.Generator) -> Game:

@@ -129,7 +129,10 @@ def as_one(spec: LinkedSpec) -> ReleaseSpec:
         constraints=tuple(rules),
         evaluation=Evaluation(enabled=False),
         sampling=Sampling(rows=persons_of(spec), rake=False),
-        **{n: getattr(spec, n) for n in ("tracking", "compute", "publication", "signing")},
+        **{
+            n: getattr(spec, n)
+            for n in ("attacks", "tracking", "compute", "publication", "signing")
+        },
     )
 
 

@@ -200,7 +200,9 @@ def audit(
     the result is for the steward alone.
     """
     from synthdp.api.text import audit_text
-    from synthdp.audit import plan
+    from synthdp.audit import linked, plan
+    from synthdp.bundle.content import is_linked
+    from synthdp.spec.load.loader import linked_in, own_text
 
     if runs is not None:
         raise OutputError(
@@ -214,16 +216,21 @@ def audit(
         hint = "give one of --replay and --simulated"
         raise OutputError("--replay needs no rows, real or simulated", hint=hint)
     rows: Literal["none", "simulated", "real"] = "simulated" if simulated else "real"
-    of_bundle = what.is_dir()
+    of_bundle, two = what.is_dir(), None
     with working():
         if of_bundle:
-            record, path = plan.audit_bundle(what, replay_only=replay, out=out)
+            two = is_linked(what)
+            audited = linked.audit_linked_bundle if two else plan.audit_bundle
+            record, path = audited(what, replay_only=replay, out=out)
         else:
             rows = "none" if replay else rows
-            record, path = plan.audit(what, rows=rows, out=out)
+            if two := linked_in(own_text(what), path=str(what)):
+                record, path = linked.audit_linked(two, what, rows=rows, out=out)
+            else:
+                record, path = plan.audit(what, rows=rows, out=out)
     not_audited = {"not_audited": plan.NEEDS_ROWS} if of_bundle else {}
     facts = record.model_dump() | {"record": str(path)} | not_audited
-    text = audit_text(record, path)
+    text = audit_text(record, path, published=not two)
     show(facts, as_json=as_json, text=lambda: "\n".join([text, *not_audited.values()]))
     plan.check_unrefuted(record, hint=plan.DO_NOT_USE if of_bundle else plan.DO_NOT_RELEASE)
 

@@ -21,7 +21,6 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import EncodedColumn, encode, read_values, unit_numbers
 from synthdp.data.visits import (
     PERSONS,
-    STEPS,
     CodedVisits,
     Floats,
     Views,
@@ -64,7 +63,9 @@ def view_of(table: Table, name: str) -> Table:
 
 
 def as_view(table: Table, name: str) -> LinkedTable:
-    """A table as the only view of two linked ones: for replays of mechanisms."""
+    """A table as the only view of two linked ones, if it is none: for replays of mechanisms."""
+    if isinstance(table, LinkedTable):
+        return table
     views = {name: table}
     return LinkedTable(table.codes, table.frame, table.held_out, table.misfits, table.units, views)
 
@@ -136,9 +137,8 @@ def fit_linked(
     message = "values that cannot be read as the declared types"
     coded, found = by_kind(fitted, message, "check the columns' types")
     misfits.update(found)
-    views = views_of(frame, coded)
     out = rng.random(len(coded.persons)) < holdout
-    return _sealed(views, out, misfits)
+    return in_views(views_of(frame, coded), out, misfits)
 
 
 def _coded(
@@ -211,15 +211,17 @@ def _misfits(
     return {f"{name}.{column}": counts for column, counts in found.items()}
 
 
-def _sealed(views: Views, out: npt.NDArray[np.bool_], misfits: Misfits) -> LinkedTable:
-    """The views as tables: a person is held out of all of them, or of none."""
+def in_views(views: Views, out: npt.NDArray[np.bool_], misfits: Misfits) -> LinkedTable:
+    """The views as tables: a person is held out of all of them, or of none. For the kernel's
+    reader, and audits on made-up rows.
+    """
     tables = {
         name: Table(
             codes,
             pd.DataFrame(index=pd.RangeIndex(len(codes))),
             out[views.owners[name]],
             {},
-            views.owners[name] if name == STEPS else None,
+            views.owners[name],
         )
         for name, codes in views.codes.items()
     }

@@ -1,7 +1,8 @@
 """The road of a release of persons with visits: plan, read, reserve, measure, draw, publish.
 
 It is that of one table (`release.run`) without what is not there yet for linked tables: gates,
-estimands, an internal report, attacks and tracking. Nothing looks at rows after the last charge.
+estimands, an internal report and tracking. Nothing that is published looks at rows after the last
+charge; an attack, where the spec asks for one, does, for the steward alone.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from synthdp.bundle.content import check_target
 from synthdp.bundle.linked import as_one, linked_yaml, persons_of, public_linked, table_files
@@ -39,10 +41,13 @@ from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.mechanisms.views import OnView
 from synthdp.privacy.noise import Streams, fresh_generator
 from synthdp.privacy.plan import ReleasePlan
-from synthdp.privacy.private import Private
-from synthdp.progress import seconds, shown_on, stage, warn
+from synthdp.privacy.private import Confidential, Private
+from synthdp.privacy.session import Session
+from synthdp.progress import advance, seconds, shown_on, stage, warn
 from synthdp.release import run_folder
+from synthdp.release.afterwards import AttackWhen, judging_noted, put_off
 from synthdp.release.job import Job, check_not_moved, check_spec
+from synthdp.release.judge import NotJudged, attack_report, guarded, stopped
 from synthdp.release.open_session import dropped_if_unpaid, open_session
 from synthdp.report.prose import say_of_plan
 from synthdp.report.sections import shares
@@ -50,6 +55,9 @@ from synthdp.sample.linked import drawn_frames
 from synthdp.spec.checks.linked import linked_traps
 from synthdp.spec.model import LinkedSpec
 from synthdp.verify.at_hand import check_nearby
+
+if TYPE_CHECKING:
+    from synthdp_attacks import MembershipReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +86,8 @@ class LinkedOutcome:
     bundle: Path
     seconds: Mapping[str, float]
     warnings: tuple[str, ...]
+    attack: tuple[Path, str] | None = None
+    """Where the report of the attack is, and its conclusion: for the steward."""
 
     def to_json(self) -> dict[str, Any]:
         """As JSON, without any figure of real rows."""
@@ -91,6 +101,7 @@ class LinkedOutcome:
             "delta": plan.delta,
             "seconds": dict(self.seconds),
             "warnings": list(self.warnings),
+            "attack": None if self.attack is None else str(self.attack[0]),
         }
 
     def __str__(self) -> str:
@@ -98,7 +109,13 @@ class LinkedOutcome:
 
 
 def release_linked(
-    spec: LinkedSpec, spec_path: Path, text: str, *, out: Path | None = None, force: bool = False
+    spec: LinkedSpec,
+    spec_path: Path,
+    text: str,
+    *,
+    out: Path | None = None,
+    force: bool = False,
+    attack: AttackWhen = "now",
 ) -> LinkedOutcome:
     """Run a spec, whose text is `text`, into `out`, as `run.release` does.
 
@@ -111,6 +128,10 @@ def release_linked(
             frame, one = VisitFrame.from_spec(spec), as_one(spec)
             signer = load_signer(spec.signing)
             out = out or Path("releases") / spec.dataset.id
+            if spec.attacks.membership.enabled:
+                from synthdp.audit.membership import check_cluster
+
+                check_cluster(spec)
             plan = plan_linked(spec, frame)
             check_target(out / "bundle", force=force)
             entries = entries_of(one, spec_path)
@@ -137,10 +158,10 @@ def release_linked(
             frame=frame,
         )
         with dropped_if_unpaid(job, f"`synthdp resume {out}`"):
-            return carry_out(job, force=force)
+            return carry_out(job, force=force, attack=attack)
 
 
-def resume_linked(spec: LinkedSpec, out: Path) -> LinkedOutcome:
+def resume_linked(spec: LinkedSpec, out: Path, *, attack: AttackWhen = "now") -> LinkedOutcome:
     """Continue the interrupted run of `spec` in `out` under its reservation, as `run.resume`."""
     with (
         budget_noted("nothing more was spent") as account,
@@ -165,10 +186,10 @@ def resume_linked(spec: LinkedSpec, out: Path) -> LinkedOutcome:
             linked=spec,
             frame=frame,
         )
-        return carry_out(job, force=True)
+        return carry_out(job, force=True, attack=attack)
 
 
-def carry_out(job: LinkedJob, *, force: bool) -> LinkedOutcome:
+def carry_out(job: LinkedJob, *, force: bool, attack: AttackWhen = "now") -> LinkedOutcome:
     """The whole release. A value that was released is read in the journal again; the draw that
     follows is free, and a bundle that is there is kept.
     """
@@ -190,8 +211,23 @@ def carry_out(job: LinkedJob, *, force: bool) -> LinkedOutcome:
             )
             write_linked(job.bundle, content, ledger=job.ledger, force=force, signer=job.signer)
         job.folder.note_published()
-    job.folder.remove()
-    return LinkedOutcome(job, job.bundle, seconds(), tuple(notes))
+    later = put_off(job, attack)
+    found = attacked(session, job) if attack == "now" and spec.attacks.membership.enabled else None
+    if not later and not stopped(found):
+        job.folder.remove()  # else it has what the attack needs
+    report = None if found is None else attack_report(job.internal, found)
+    return LinkedOutcome(job, job.bundle, seconds(), (*notes, *later), report)
+
+
+def attacked(session: Session, job: LinkedJob) -> Confidential[MembershipReport | NotJudged]:
+    """The declared attack on the persons that were read, for the steward."""
+    from synthdp.audit.linked import attack_persons
+
+    attack = partial(attack_persons, spec=job.linked, folder=job.folder.shadows, progress=advance)
+    with stage("attack"), judging_noted(job, job.bundle):
+        return session.inspect(
+            lambda table: guarded(attack, table), reason="membership inference on real persons"
+        )
 
 
 # --- the plan, as `synthdp plan` shows it ---

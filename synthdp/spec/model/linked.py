@@ -39,6 +39,7 @@ from synthdp.spec.model.dataset import (
     Signing,
     Tracking,
 )
+from synthdp.spec.model.evaluation import Attacks, MembershipAttack
 from synthdp.spec.model.fields import AS_TEXT, Model, Name, Slug, Whole, key, unique, wrong
 from synthdp.spec.model.privacy import CAP, LEDGER, Budget, Cap, Part, Parts
 
@@ -392,6 +393,12 @@ class LinkedSpec(Model):
     )
     sampling: LinkedSampling = key(
         "the persons that are written", {"persons": 10_000}, default=LinkedSampling()
+    )
+    attacks: Attacks = key(
+        "attacks on the release, for the steward only: a sanity check, no proof; none without this"
+        " section",
+        {"membership": {"rows": 300, "pairs": 40}},
+        default=Attacks(membership=MembershipAttack(enabled=False)),
     )
     tracking: Tracking = key("where the release is logged", {"enabled": False}, default=Tracking())
     compute: Compute = key("where the work is done", {"threads": 2}, default=Compute())
