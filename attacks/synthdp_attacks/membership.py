@@ -167,21 +167,22 @@ def targeted(public: Public, target: Codes, rng: np.random.Generator) -> Extract
     The empty set comes first. Of a target of several rows it is the sum over them. Where rows are
     of several kinds, there are so many sets of the columns of each.
     """
-    parts = []
+    kinds = []
     for own in public.columns:
-        sets = column_subsets(len(own), QUERIES, rng)
-        parts.append(np.zeros((len(sets), len(public.sizes)), dtype=bool))
-        parts[-1][:, own] = sets
-    masks = np.concatenate(parts)
-    needed = masks.sum(axis=1)
+        rows, masks = np.atleast_2d(target), column_subsets(len(own), QUERIES, rng)
+        kinds.append((own, rows[public.of_kind(rows, own)][:, own], masks))
 
     def extract(synthetic: Codes) -> FloatArray:
-        total = np.zeros(len(masks))
-        for start in range(0, len(synthetic), _CHUNK):
-            for row in np.atleast_2d(target):
-                agree = (synthetic[start : start + _CHUNK] == row).astype(np.float32)
-                total += (agree @ masks.T.astype(np.float32) == needed).sum(axis=0)
-        return total
+        found = []
+        for own, rows, masks in kinds:
+            total, needed = np.zeros(len(masks)), masks.sum(axis=1)
+            for start in range(0, len(synthetic), _CHUNK):
+                part = synthetic[start : start + _CHUNK, own]
+                for row in rows:
+                    agree = (part == row).astype(np.float32)
+                    total += (agree @ masks.T.astype(np.float32) == needed).sum(axis=0)
+            found.append(total)
+        return np.concatenate(found)
 
     return extract
 

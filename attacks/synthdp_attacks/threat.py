@@ -105,9 +105,11 @@ class Public:
         """Positions of the columns of each kind of rows."""
         return np.split(np.arange(len(self.sizes)), np.cumsum(self.kinds)[:-1])
 
-    def of_first_kind(self, rows: Codes) -> int:
-        """How many rows are of the first kind."""
-        return int((rows[:, 0] < self.sizes[0] - 1).sum()) if self.kinds else len(rows)
+    def of_kind(self, rows: Codes, columns: Codes) -> BoolArray:
+        """Which rows are of the kind that has these columns."""
+        own = int(columns[0])
+        found: BoolArray = rows[:, own] < self.sizes[own] - bool(self.kinds)
+        return found
 
     def checked(self, codes: Codes, what: str) -> Codes:
         """`codes` as an array of shape `[rows, columns]` inside the domain.
