@@ -109,7 +109,7 @@ def write_spec(folder: Path, change: dict[str, Any] | None = None) -> Path:
     """The spec, with other values of sections."""
     content = copy.deepcopy(SPEC)
     for name, section in (change or {}).items():
-        content[name] = content[name] | section if isinstance(section, dict) else section
+        content[name] = content.get(name, {}) | section if isinstance(section, dict) else section
     path = folder / "ward.yaml"
     path.write_text(yaml.safe_dump(content, sort_keys=False))
     return path

@@ -19,11 +19,8 @@ from tests.release.linked.conftest import spec_at, write_spec
 OF_SPEC = (
     "plan SPEC --rehearse",
     "plan SPEC --what-if 1,2",
-    "release SPEC --attack later",
     "release SPEC --accept-refusals",
     "inspect SPEC",
-    "audit SPEC --replay",
-    "audit SPEC --simulated",
     "study SPEC --simulated",
     "graph show SPEC",
     "graph learn SPEC",
@@ -40,10 +37,8 @@ OF_BUNDLE = (
     "export BUNDLE --to sqlite:///OUT.db --table t",
     "copies BUNDLE --out OUT",
     "diff BUNDLE BUNDLE",
-    "audit BUNDLE --replay",
     "sample BUNDLE --rows 5",
     "sample BUNDLE --rows 5 --out OUT --do sex=F",
-    "audit BUNDLE --simulated",
 )
 
 
