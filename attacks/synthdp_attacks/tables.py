@@ -66,8 +66,7 @@ class NoisyCounts:
 
     def there(self, levels: Codes) -> BoolArray:
         """Whether rows of such levels of the table's columns are in one of its cells."""
-        found: BoolArray = (levels < np.array(self.counts.shape)).all(-1)
-        return found
+        return np.asarray((levels < np.array(self.counts.shape)).all(-1))
 
     def cell(self, record: Codes) -> float:
         """The noisy count of the record's own cell; 0 where it is in none."""

@@ -102,11 +102,15 @@ class PersonRows:
     frame: VisitFrame
     plan: ReleasePlan
 
+    @property
+    def looks(self) -> dict[str, OnView[Any]]:
+        """The planned looks, by purpose."""
+        return {p: look for p, look in self.plan.linked.items() if isinstance(look, OnView)}
+
     @cached_property
     def domains(self) -> dict[str, Domain]:
         """The columns of each view, that of persons first."""
-        looks = [look for look in self.plan.linked.values() if isinstance(look, OnView)]
-        used = {look.view for look in looks}
+        used = {look.view for look in self.looks.values()}
         return {name: domain for name, domain in self.frame.views.items() if name in used}
 
     @cached_property
@@ -143,7 +147,7 @@ class PersonRows:
         starts = dict(zip(self.domains, (own[0] for own in self.public.columns), strict=True))
         found = []
         for purpose, own in tables.items():
-            view = self.plan.linked[purpose].view  # type: ignore[union-attr]
+            view = self.looks[purpose].view
             for table in with_positions(own, self.domains[view]):
                 places = tuple(int(starts[view]) + place for place in table.columns)
                 groups = tuple(np.append(of, of.max() + 1) for of in table.group_of)
@@ -211,14 +215,14 @@ class LinkedMeasurer:
     def looks(self) -> dict[str, OnView[NoisyMarginals] | ChosenOnView]:
         """The planned looks, with their tables."""
         spec, frame = self.spec, self.rows.frame
-        tables = (_predicted(spec, frame) if _predicts(spec) else arrows_of(spec, frame)).tables(
-            frame
-        )
-        if _predicts(spec):
+        if spec.graph.mode == "predict":
             purposes = (PERSON_PAIRS, VISIT_PAIRS, SECOND_PAIRS)
+            tables = _predicted(frame).tables(frame)
             tables |= dict(zip(purposes, asked(spec, frame), strict=True))
+        else:
+            tables = arrows_of(spec, frame).tables(frame)
         found: dict[str, Any] = {}
-        for purpose, look in self.rows.plan.linked.items():
+        for purpose, look in self.rows.looks.items():
             if isinstance(look.inner, AdaptiveMarginals):
                 look = look.choose(tables[purpose], LevelGroups(look.domain, {}))
             found[purpose] = look
@@ -230,11 +234,7 @@ class LinkedMeasurer:
         return self.rows.counts(seen)
 
 
-def _predicts(spec: LinkedSpec) -> bool:
-    return spec.graph.mode == "predict"
-
-
-def _predicted(spec: LinkedSpec, frame: VisitFrame) -> VisitArrows:
+def _predicted(frame: VisitFrame) -> VisitArrows:
     """Arrows in the place of those that mode predict chooses: a column's own past, and persons."""
     people = frame.modelled.names
     steps = {frame.now(c.name): (frame.before(c.name), *people) for c in frame.of_visits.columns}

@@ -216,7 +216,7 @@ def audit(
         hint = "give one of --replay and --simulated"
         raise OutputError("--replay needs no rows, real or simulated", hint=hint)
     rows: Literal["none", "simulated", "real"] = "simulated" if simulated else "real"
-    of_bundle, two = what.is_dir(), None
+    of_bundle = what.is_dir()
     with working():
         if of_bundle:
             two = is_linked(what)
@@ -224,8 +224,10 @@ def audit(
             record, path = audited(what, replay_only=replay, out=out)
         else:
             rows = "none" if replay else rows
-            if two := linked_in(own_text(what), path=str(what)):
-                record, path = linked.audit_linked(two, what, rows=rows, out=out)
+            spec = linked_in(own_text(what), path=str(what))
+            two = spec is not None
+            if spec is not None:
+                record, path = linked.audit_linked(spec, what, rows=rows, out=out)
             else:
                 record, path = plan.audit(what, rows=rows, out=out)
     not_audited = {"not_audited": plan.NEEDS_ROWS} if of_bundle else {}
