@@ -19,9 +19,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
-from synthdp.audit.folder import TABLE_RELEASES, TARGETS, AttackFolder, audit_folder
+from synthdp.audit.folder import TARGETS, AttackFolder, audit_folder
 from synthdp.audit.mechanisms.calls import Replayed
 from synthdp.audit.mechanisms.canaries import HALF_NOISE
 from synthdp.audit.mechanisms.persons import (
@@ -45,11 +44,14 @@ from synthdp.audit.plan import (
 )
 from synthdp.audit.shadow_models import with_positions
 from synthdp.bundle.audit_record import CONFIDENTIAL_FILE, PUBLIC_FILE, Audit, AuditRecord
+from synthdp.bundle.content import MODEL_FILES
 from synthdp.bundle.linked import checked_linked, persons_of
 from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
-from synthdp.data.visits import Views, VisitFrame
+from synthdp.data.visits import Views, VisitFrame, written
+from synthdp.model.visits.draw import trajectories
 from synthdp.model.visits.fit import fit
+from synthdp.model.visits.laws import VisitModel
 from synthdp.model.visits.planning import (
     PERSON_PAIRS,
     SECOND_PAIRS,
@@ -67,7 +69,6 @@ from synthdp.privacy.noise import Streams, fresh_generator
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
 from synthdp.progress import Advance, advance, stage
-from synthdp.sample.linked import drawn_frames, sample_linked
 from synthdp.spec.model import DeclaredRows, LinkedSpec
 from synthdp.verify.checks import verify_bundle
 from synthdp_attacks import (
@@ -87,12 +88,6 @@ from synthdp_attacks.report import judged
 from synthdp_attacks.statistics import Counts
 from synthdp_attacks.tables import NAME, two_worlds_ratio
 from synthdp_attacks.threat import Codes
-
-MODEL_SECONDS, MEASURE_SECONDS = 3.0, 0.01
-"""Rough CPU seconds of a shadow release, and of its noisy tables alone."""
-CANARIES, CANARY_RELEASES = 2, 2000
-"""Canaries, and releases of each world in the audit of one."""
-QUIET = 1e-6
 
 
 @dataclass(frozen=True)
@@ -185,21 +180,25 @@ class LinkedShadow:
             warnings.simplefilter("ignore")
             rehearsal = Rehearsal.of(self.rows.table(rows), self.plan)
             fitted = fit(rehearsal, spec, frame, rng=rng)
-            frames = drawn_frames(spec, fitted.model.value, persons_of(spec), rng=rng)
-            seen, _ = self.rows.of(read_frames(spec, frame, frames))
+            drawn = drawn_persons(spec, fitted.model.value, persons_of(spec), rng)
+            seen, _ = self.rows.of(drawn)
         noisy = self.rows.counts(fitted.tables.value)
         return WhiteBox(seen, {"tables": table_score(noisy)})
 
 
-def read_frames(
-    spec: LinkedSpec, frame: VisitFrame, frames: tuple[pd.DataFrame, pd.DataFrame]
+def drawn_persons(
+    spec: LinkedSpec, model: VisitModel, persons: int, rng: np.random.Generator
 ) -> LinkedTable:
-    """Two synthetic tables as the kernel reads real ones."""
-    data = spec.dataset
-    texts = [f.astype(object).where(f.notna() & (f != ""), None) for f in frames]
+    """New persons of a model, written and read as the kernel reads real ones."""
+    data, frame = spec.dataset, model.frame
+    people, visits = written(
+        frame, trajectories(model, persons, rng=rng), key=data.persons.key, rng=rng
+    )
+    visits = visits.rename(columns={data.persons.key: data.visits.key})
+    texts = [f.astype(object).where(f.notna() & (f != ""), None) for f in (people, visits)]
     made = dict(zip((data.persons_name, data.visits_name), texts, strict=True))
     columns = {name: Domain.from_spec(own) for name, own in spec.columns.items()}
-    return fit_linked(spec, frame, made, columns, {}, holdout=0.0, rng=fresh_generator())
+    return fit_linked(spec, frame, made, columns, {}, holdout=0.0, rng=rng)
 
 
 @dataclass(frozen=True)
@@ -223,9 +222,9 @@ class LinkedMeasurer:
             tables = arrows_of(spec, frame).tables(frame)
         found: dict[str, Any] = {}
         for purpose, look in self.rows.looks.items():
-            if isinstance(look.inner, AdaptiveMarginals):
-                look = look.choose(tables[purpose], LevelGroups(look.domain, {}))
             found[purpose] = look
+            if isinstance(look.inner, AdaptiveMarginals):
+                found[purpose] = look.choose(tables[purpose], LevelGroups(look.domain, {}))
         return found
 
     def __call__(self, rows: Codes) -> list[NoisyCounts]:
@@ -283,7 +282,7 @@ def attack_persons(
         LinkedMeasurer(shadow, trainer.rows),
         drawn,
         also=("tables", "lira_online"),
-        seconds=(MODEL_SECONDS, TABLE_RELEASES * MEASURE_SECONDS),
+        seconds=(12.0, 1.0),  # a model takes as long as so many measurements
         unit=spec.dataset.privacy_unit.meaning,
         folder=folder,
         progress=progress,
@@ -343,15 +342,15 @@ class CanaryGame:
         [The log-likelihood ratio of the expected tables of the one world is half its square; at a
         millionth of the noise these are the tables.]
         """
-        rows = self.measurer.rows
-        quiet = rows.plan.map(lambda purpose, look: look.scaled(QUIET))
+        rows, part = self.measurer.rows, 1e-6
+        quiet = rows.plan.map(lambda purpose, look: look.scaled(part))
         measurer = replace(self.measurer, rows=replace(rows, plan=quiet))
         ratio = two_worlds_ratio(self.outside, self.inside)
-        return float(np.sqrt(2 * ratio(measurer(self.inside)))) * QUIET
+        return float(np.sqrt(2 * ratio(measurer(self.inside)))) * part
 
-    def audit(self, *, releases: int = CANARY_RELEASES, progress: Advance) -> Audit:
+    def audit(self, *, releases: int = 2000, progress: Advance) -> Audit:
         """Tell the worlds apart by all noisy tables of so many releases of each."""
-        claim, confidence = self.claim, shared_confidence(CANARIES)
+        claim, confidence = self.claim, shared_confidence(len(canaries(self.measurer.rows.frame)))
         verdict = attack_tables(
             *(self.measurer, self.outside, self.inside),
             releases=releases,
@@ -386,7 +385,7 @@ class CanaryGame:
                 counts,
                 None,
                 claim=self.claim,
-                confidence=shared_confidence(CANARIES),
+                confidence=shared_confidence(len(canaries(self.measurer.rows.frame))),
             )
             alarms += shown.refutes_claim
         return alarms / repeats
@@ -433,16 +432,15 @@ def audit_linked_bundle(
     """
     with stage("verify"):
         verify_bundle(bundle)
-    spec = checked_linked(bundle).linked
+    stated = checked_linked(bundle, MODEL_FILES)
+    spec = stated.linked
     out = out or Path("audits") / spec.dataset.id
     with audit_folder(out, "bundle") as folder:
         record, look = _replayed(spec, folder, "none" if replay_only else "simulated", pairs=pairs)
         check_covers(record, bundle)
         if not replay_only:
-            drawn = sample_linked(
-                bundle, spec.attacks.membership.rows, rng=folder.coins("twin")
-            ).values()
-            record = look(read_frames(spec, VisitFrame.from_spec(spec), (*drawn,)))
+            persons, rng = spec.attacks.membership.rows, folder.coins("twin")
+            record = look(drawn_persons(spec, stated.model, persons, rng))
         return record, write_record(record, out / PUBLIC_FILE)
 
 
