@@ -34,12 +34,11 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from benchmarks.clinic import clinic
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
-from synthdp.data.visits import PERSONS, VisitFrame, written
+from synthdp.data.visits import VisitFrame, written
 from synthdp.model.visits.draw import trajectories
 from synthdp.model.visits.fit import fit
 from synthdp.model.visits.planning import plan_linked
-from synthdp.privacy.linked import LinkedTable, fit_linked
-from synthdp.privacy.plan import ReleasePlan
+from synthdp.privacy.linked import fit_linked
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.model.linked import LinkedSpec
 
@@ -47,14 +46,6 @@ RESULTS = Path(__file__).parent / "results" / "visits.csv"
 DATA = Path(__file__).parent / "data" / "visits"
 Tables = tuple[pd.DataFrame, pd.DataFrame]
 Floats = npt.NDArray[np.float64]
-
-
-class Looks(Rehearsal):
-    """Releases without a ledger, of rows that are public."""
-
-    def __init__(self, table: LinkedTable, frame: VisitFrame, plan: ReleasePlan) -> None:
-        super().__init__(table.codes, frame.views[PERSONS], plan, frame=table.frame)
-        self._table = table
 
 
 def spec_of(name: str, epsilon: float) -> LinkedSpec:
@@ -95,7 +86,7 @@ def synthetic(spec: LinkedSpec, tables: Tables, epsilon: float) -> tuple[Tables,
     texts = {n: t.astype(object).where(t.notna() & (t != ""), None) for n, t in read.items()}
     columns = {name: Domain.from_spec(own) for name, own in spec.columns.items()}
     table = fit_linked(spec, frame, texts, columns, {}, holdout=0.0, rng=rng)
-    model = fit(Looks(table, frame, plan), spec, frame, rng=rng).model.value
+    model = fit(Rehearsal.of(table, plan), spec, frame, rng=rng).model.value
     drawn = trajectories(model, len(tables[0]), rng=rng)
     made = written(frame, drawn, key=spec.dataset.persons.key, rng=rng)
     return made, time.process_time() - begun

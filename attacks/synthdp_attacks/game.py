@@ -149,9 +149,12 @@ class Game:
             )
         return GameOutcome(np.asarray(scores, dtype=np.float64), self._members.copy())
 
-    def row_counts_differ(self) -> bool:
-        """Whether the number of released rows alone tells worlds apart, among the shadows."""
-        counts = np.array(list(map(len, self.shadows)))
+    def row_counts_differ(self, public: Public) -> bool:
+        """Whether the number of released rows, of the first kind, alone tells worlds apart, among
+        the shadows.
+        """
+        first = public.columns[0]
+        counts = np.array([public.of_kind(rows, first).sum() for rows in self.shadows])
         return set(counts[self.shadow_members]) != set(counts[~self.shadow_members])
 
     def control(self, rng: np.random.Generator) -> Game:

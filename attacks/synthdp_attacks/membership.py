@@ -164,18 +164,25 @@ def ensemble(public: Public, target: Codes, rng: np.random.Generator) -> Extract
 def targeted(public: Public, target: Codes, rng: np.random.Generator) -> Extractor:
     """Number of rows that agree with the target on each of up to `QUERIES` sets of columns.
 
-    The empty set comes first. Of a target of several rows it is the sum over them.
+    The empty set comes first. Of a target of several rows it is the sum over them. Where rows are
+    of several kinds, there are so many sets of the columns of each.
     """
-    masks = column_subsets(len(public.sizes), QUERIES, rng)
-    needed = masks.sum(axis=1)
+    kinds = []
+    for own in public.columns:
+        rows, masks = np.atleast_2d(target), column_subsets(len(own), QUERIES, rng)
+        kinds.append((own, rows[public.of_kind(rows, own)][:, own], masks))
 
     def extract(synthetic: Codes) -> FloatArray:
-        total = np.zeros(len(masks))
-        for start in range(0, len(synthetic), _CHUNK):
-            for row in np.atleast_2d(target):
-                agree = (synthetic[start : start + _CHUNK] == row).astype(np.float32)
-                total += (agree @ masks.T.astype(np.float32) == needed).sum(axis=0)
-        return total
+        found = []
+        for own, rows, masks in kinds:
+            total, needed = np.zeros(len(masks)), masks.sum(axis=1)
+            for start in range(0, len(synthetic), _CHUNK):
+                part = synthetic[start : start + _CHUNK, own]
+                for row in rows:
+                    agree = (part == row).astype(np.float32)
+                    total += (agree @ masks.T.astype(np.float32) == needed).sum(axis=0)
+            found.append(total)
+        return np.concatenate(found)
 
     return extract
 
@@ -443,7 +450,7 @@ def judge(
             verdict.row.models, delta=claim.delta if claim else 0.0, confidence=confidence
         ),
         roc=tuple((float(fpr), float(tpr)) for fpr, tpr in roc(pooled.scores, pooled.members)),
-        remarks=_remarks(games),
+        remarks=_remarks(games, public),
         dropped=sum(game.lost for game in games),
         others=tuple(arena.verdict(attack)[0] for attack in also),
         target=target,
@@ -521,10 +528,10 @@ def _gap(outcomes: list[GameOutcome]) -> Interval:
     return advantage(_counts(outcomes))
 
 
-def _remarks(games: Sequence[Game]) -> tuple[str, ...]:
+def _remarks(games: Sequence[Game], public: Public) -> tuple[str, ...]:
     """What no attack's figures show."""
     found = []
-    if any(game.row_counts_differ() for game in games):
+    if any(game.row_counts_differ(public) for game in games):
         found.append(
             "the number of released rows differs between the worlds: release a fixed number"
         )

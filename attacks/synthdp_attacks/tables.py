@@ -27,7 +27,7 @@ from synthdp_attacks.epsilon import Claim
 from synthdp_attacks.game import GameOutcome
 from synthdp_attacks.report import AttackVerdict, judged
 from synthdp_attacks.statistics import CONFIDENCE, Counts
-from synthdp_attacks.threat import AttackError, Codes, FloatArray, Score
+from synthdp_attacks.threat import AttackError, BoolArray, Codes, FloatArray, Score
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ class NoisyCounts:
     """A released contingency table with Gaussian noise of scale `sigma` counts.
 
     `counts` is over the levels of `columns`, one axis for each. Where levels are counted in groups,
-    `group_of` has an array for each column: the group of each of its levels.
+    `group_of` has an array for each column: the group of each of its levels. Rows with a level or
+    group beyond those of `counts` are in no cell, such as rows of another kind (`Public.kinds`).
     """
 
     columns: tuple[int, ...]
@@ -63,9 +64,14 @@ class NoisyCounts:
         axes = (groups[own[..., i]] for i, groups in enumerate(self.group_of))
         return np.stack([*axes], -1)
 
+    def there(self, levels: Codes) -> BoolArray:
+        """Whether rows of such levels of the table's columns are in one of its cells."""
+        return np.asarray((levels < np.array(self.counts.shape)).all(-1))
+
     def cell(self, record: Codes) -> float:
-        """The noisy count of the record's own cell."""
-        return float(self.counts[tuple(self.levels(record))])
+        """The noisy count of the record's own cell; 0 where it is in none."""
+        levels = self.levels(record)
+        return float(self.counts[tuple(levels)]) if self.there(levels) else 0.0
 
 
 def table_score(tables: Sequence[NoisyCounts]) -> Score:
@@ -92,6 +98,8 @@ def table_ratio(tables: Sequence[NoisyCounts], rest: Codes) -> Score:
     def ratio(record: Codes) -> float:
         total = 0.0
         for t in tables:
+            if not t.there(t.levels(record)):
+                continue
             others = (t.levels(rest) == t.levels(record)).all(axis=1).sum()
             total += (t.cell(record) - others - 0.5) / t.sigma**2
         return float(total)
@@ -203,6 +211,7 @@ def two_worlds_ratio(outside: Codes, inside: Codes) -> Callable[[Sequence[NoisyC
 
 def _counted(rows: Codes, table: NoisyCounts) -> FloatArray:
     """Exact counts of all cells, flat."""
-    shape = table.counts.shape
-    cells = np.ravel_multi_index(tuple(table.levels(rows).T.astype(np.int64)), shape)
+    shape, levels = table.counts.shape, table.levels(rows)
+    own = levels[table.there(levels)].T.astype(np.int64)
+    cells = np.ravel_multi_index(tuple(own), shape)
     return np.bincount(cells, minlength=int(np.prod(shape))).astype(np.float64)

@@ -82,10 +82,13 @@ class GroupTrainer(Trainer, Protocol):
 class Public:
     """Public knowledge of the table: the number of levels of each column.
 
-    Codes lie in `0 .. size-1`.
+    Codes lie in `0 .. size-1`. Rows may be of several kinds, such as of persons and of visits:
+    `kinds` has the number of columns of each, in their order. A row then has the last level of
+    every column of another kind, and of no column of its own.
     """
 
     sizes: tuple[int, ...]
+    kinds: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.sizes or any(
@@ -96,6 +99,17 @@ class Public:
                 f"sizes={self.sizes!r}; needs the number of levels of each column, whole numbers of"
                 " at least 1"
             )
+
+    @property
+    def columns(self) -> list[Codes]:
+        """Positions of the columns of each kind of rows."""
+        return np.split(np.arange(len(self.sizes)), np.cumsum(self.kinds)[:-1])
+
+    def of_kind(self, rows: Codes, columns: Codes) -> BoolArray:
+        """Which rows are of the kind that has these columns."""
+        own = int(columns[0])
+        found: BoolArray = rows[:, own] < self.sizes[own] - bool(self.kinds)
+        return found
 
     def checked(self, codes: Codes, what: str) -> Codes:
         """`codes` as an array of shape `[rows, columns]` inside the domain.

@@ -241,11 +241,11 @@ def quality_of(metrics: Mapping[str, float]) -> str:
     return say_of_plan("quality", told=told, pairs="tv2_dp" in metrics, intervals=paid)
 
 
-def audit_text(record: AuditRecord, path: Path) -> str:
-    """What an audit found, as text."""
+def audit_text(record: AuditRecord, path: Path, *, published: bool = True) -> str:
+    """What an audit found, as text; `published`: by the next release of its plan."""
     from synthdp.bundle.certificate_text import audit_markdown
 
-    who = "public: the next release of this plan publishes it"
+    who = "public: the next release of this plan publishes it" if published else "public"
     if record.rows == "real":
         who = "confidential: for the steward only"
     return render(Markdown(audit_markdown(record)), f"\nrecord  {path}   ({who})")

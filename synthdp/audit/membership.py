@@ -21,7 +21,7 @@ import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -32,8 +32,9 @@ from synthdp.data.domain import Domain
 from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph
 from synthdp.model.planning import plan_for
+from synthdp.privacy.plan import ReleasePlan
 from synthdp.progress import Advance
-from synthdp.spec.model import ReleaseSpec
+from synthdp.spec.model import LinkedSpec, ReleaseSpec
 from synthdp_attacks import (
     AttackVerdict,
     Claim,
@@ -53,8 +54,9 @@ from synthdp_attacks import (
 from synthdp_attacks.fleet import RUNNERS
 from synthdp_attacks.game import apart
 from synthdp_attacks.report import LOW_RATES
+from synthdp_attacks.tables import Measurer
 from synthdp_attacks.threat import Codes as AnyCodes
-from synthdp_attacks.threat import Relation
+from synthdp_attacks.threat import Relation, Trainer
 
 ELBO = ("elbo", "lira_online")
 # Declared beforehand, beside the black box, where the attack on the tables has shadow models alone.
@@ -86,13 +88,40 @@ def attack_rows(
     """
     shadow = shadow_spec(spec)
     plan = plan_for(shadow, domain, like=spec)
-    trainer = ShadowTrainer(shadow, domain, plan, graph, white_box=True)
+    return attack_shadows(
+        ShadowTrainer(shadow, domain, plan, graph, white_box=True),
+        TableMeasurer(domain, plan),
+        lambda rng: Board.drawn(codes, units, spec, TARGETS, rng),
+        also=ELBO,
+        seconds=cpu_seconds(shadow, domain, plan),
+        unit=spec.dataset.privacy_unit.meaning,
+        folder=folder,
+        progress=progress,
+    )
+
+
+def attack_shadows(
+    trainer: ShadowRelease,
+    measurer: Measurer,
+    drawn: Callable[[np.random.Generator], Board],
+    *,
+    also: tuple[str, str],
+    seconds: tuple[float, float],
+    unit: str,
+    folder: Path,
+    progress: Advance,
+) -> MembershipReport:
+    """The three declared attacks on what `trainer` releases and `measurer` measures of the board
+    that `drawn` draws: the black box, `also` and the tables. `seconds` are those of models and of
+    tables, and `unit` is what one is; the rest is as in `attack_rows`.
+    """
     kept = AttackFolder.open(folder)
     rng = kept.coins("game")
-    board = Board.drawn(codes, units, spec, TARGETS, rng)
+    board = drawn(rng)
     models = kept.models_of(trainer.identity, *board.arrays)
-    attacks: dict[str, Any] = {"extractors": (), "classifiers": (), "also": (ELBO,), "elsewhere": 1}
-    pairs, seconds = spec.attacks.membership.pairs, cpu_seconds(shadow, domain, trainer.plan)
+    attacks: dict[str, Any] = {"extractors": (), "classifiers": (), "also": (also,), "elsewhere": 1}
+    spec = trainer.spec
+    pairs = spec.attacks.membership.pairs
     # One process measures the tables, and several train.
     steps = math.ceil(2 * pairs * _workers(spec) * seconds[1] / seconds[0])
     heard = [0]
@@ -102,7 +131,6 @@ def attack_rows(
         progress(done, total + steps, what)
 
     report = board.attacked(trainer, models, rng, on_models, **attacks)
-    measurer = TableMeasurer(domain, trainer.plan)
     worlds = two_worlds(board.rows, board.targets[0], spec.privacy.adjacency, board.units)
     releases = table_releases(pairs, tables=len(measurer(worlds[0])))
     on_tables = attack_tables(
@@ -114,9 +142,24 @@ def attack_rows(
             heard[0] + steps * done // total, heard[0] + steps, "noisy tables"
         ),
     )
-    units, unit = board.units, spec.dataset.privacy_unit
-    meaning = "" if units is None else f" ({unit.meaning}, with all rows)"
+    meaning = "" if board.units is None else f" ({unit}, with all rows)"
     return replace(report, others=(*report.others, on_tables), target=f"{report.target}{meaning}")
+
+
+class ShadowRelease(Trainer, Protocol):
+    """A trainer of releases as a spec asks for them."""
+
+    @property
+    def spec(self) -> ReleaseSpec | LinkedSpec: ...  # of a shadow release
+
+    @property
+    def plan(self) -> ReleasePlan: ...
+
+    @property
+    def public(self) -> Public: ...
+
+    @property
+    def identity(self) -> str: ...  # the same for the same releases
 
 
 @dataclass(frozen=True)
@@ -151,7 +194,7 @@ class Board:
 
     def attacked(
         self,
-        trainer: ShadowTrainer,
+        trainer: ShadowRelease,
         models: Path,
         rng: np.random.Generator,
         progress: Callable[[int, int, str], object],
@@ -172,7 +215,7 @@ class Board:
             return attack_membership(
                 self.rows,
                 trainer,
-                public=Public(trainer.domain.sizes),
+                public=trainer.public,
                 targets=self.targets,
                 pairs=spec.attacks.membership.pairs,
                 rng=rng,
@@ -266,7 +309,7 @@ def _declared(verdict: AttackVerdict, *, confidence: float) -> DeclaredAttack:
     )
 
 
-def check_cluster(spec: ReleaseSpec) -> None:
+def check_cluster(spec: ReleaseSpec | LinkedSpec) -> None:
     """Check that the cluster of the shadow models answers; best done before anything is charged.
 
     Raises:
@@ -280,7 +323,7 @@ def check_cluster(spec: ReleaseSpec) -> None:
             raise OutputError(str(error)) from None
 
 
-def _runner(spec: ReleaseSpec) -> Runner:
+def _runner(spec: ReleaseSpec | LinkedSpec) -> Runner:
     """Where shadow models run.
 
     A Dask cluster runs as many at a time as it has threads, whatever `compute.threads` says.
@@ -288,5 +331,5 @@ def _runner(spec: ReleaseSpec) -> Runner:
     return RUNNERS[spec.compute.backend](workers=_workers(spec), address=spec.compute.address)
 
 
-def _workers(spec: ReleaseSpec) -> int:
+def _workers(spec: ReleaseSpec | LinkedSpec) -> int:
     return spec.compute.threads or os.cpu_count() or 1

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ import torch
 
 from synthdp import __version__
 from synthdp.audit.folder import AttackFolder, audit_folder
+from synthdp.audit.mechanisms.calls import Replayed
 from synthdp.audit.mechanisms.canaries import audit_canaries
 from synthdp.audit.mechanisms.planned import replay_plan
 from synthdp.audit.membership import attack_facts, attack_rows
@@ -201,6 +202,11 @@ def on_real_rows(
         given=given,
         compute=spec.compute,
     )
+    return at_rows(private, look)
+
+
+def at_rows(private: Private[Any], look: Callable[[Any], T]) -> T:
+    """What `look` says of sealed rows, as `on_real_rows`."""
     return inspect(private, look, reason="audit on real rows").for_steward()
 
 
@@ -230,18 +236,24 @@ def without_rows(job: AuditJob, rows: Rows, *, pairs: int) -> AuditRecord:
             job.plan, job.domain, module=job.network, random_pairs=pairs, progress=advance
         )
     canaries_miss = [s.mechanism.name for s in job.plan.spends if s.purpose != TRAIN]
+    record = record_of(job.plan, rows, replayed)
+    missed = {"replay_only": tuple(canaries_miss) if rows != "none" else ()}
+    return record.model_copy(update=missed)
+
+
+def record_of(plan: ReleasePlan, rows: Rows, replayed: Replayed) -> AuditRecord:
+    """The record of a replay; `rows` says what other audits will be made on."""
     return AuditRecord(
         program=f"synthdp {__version__}",
         day=datetime.now(UTC).strftime("%Y-%m-%d"),
         rows=rows,
-        spends=spends_of(job.plan),
+        spends=spends_of(plan),
         replay=Replay(
             mechanisms=len(replayed.mechanisms),
             pairs=replayed.pairs,
             largest_share=replayed.largest_share,
             findings=tuple(map(str, replayed.findings)),
         ),
-        replay_only=tuple(canaries_miss) if rows != "none" else (),
     )
 
 
@@ -346,6 +358,21 @@ def _without_source(
 ) -> AuditRecord:
     """All audits that need no row of the source."""
     record = without_rows(job, "none" if replay_only else "simulated", pairs=pairs)
+    check_covers(record, folder)
+    tables = noise_of(read_tables(folder), false_alarms=FALSE_ALARMS)
+    record = record.model_copy(update={"tables": tables})
+    if replay_only:
+        return record
+    twin = simulated_twin(job.spec, job.domain, bundle=folder, rng=kept.coins("twin"))
+    return with_rows(job, record, twin, kept, twin_units(job.spec, twin))
+
+
+def check_covers(record: AuditRecord, folder: Path) -> None:
+    """Check that a record is of what the bundle in `folder` was charged for.
+
+    Raises:
+        OutputError: it is of other spends.
+    """
     ledger = parse_json(read_text(folder / "privacy" / "ledger.json"))
     charges = [entry["body"] for entry in ledger["entries"] if entry["kind"] == "charge"]
     if not record.covers((charge["purpose"], charge["event"]) for charge in charges):
@@ -353,12 +380,6 @@ def _without_source(
         raise OutputError(
             f"the spec in {folder} plans other spends here than its ledger charged", hint=hint
         )
-    tables = noise_of(read_tables(folder), false_alarms=FALSE_ALARMS)
-    record = record.model_copy(update={"tables": tables})
-    if replay_only:
-        return record
-    twin = simulated_twin(job.spec, job.domain, bundle=folder, rng=kept.coins("twin"))
-    return with_rows(job, record, twin, kept, twin_units(job.spec, twin))
 
 
 # --- the simulated twin of a spec ---

@@ -43,7 +43,7 @@ from synthdp.privacy.private import Released
 from synthdp.privacy.session import Rehearsal
 from synthdp.progress import unheard
 from synthdp.spec.model import DeclaredRows, ReleaseSpec
-from synthdp_attacks import NoisyCounts, WhiteBox, table_score, tell_share
+from synthdp_attacks import NoisyCounts, Public, WhiteBox, table_score, tell_share
 from synthdp_attacks.threat import Codes as AnyCodes
 from synthdp_attacks.threat import Score
 
@@ -64,6 +64,10 @@ class ShadowTrainer:
     plan: ReleasePlan
     graph: CausalGraph
     white_box: bool = False
+
+    @property
+    def public(self) -> Public:
+        return Public(self.domain.sizes)
 
     @property
     def identity(self) -> str:
@@ -132,7 +136,7 @@ def released_scores(fitted: Fitted, domain: Domain) -> dict[str, Score]:
     difference.
     """
     synthesizer, tables = fitted.synthesizer.value, fitted.tables.value
-    noisy, groups = _with_positions(tables, domain), groups_of(tables, domain)
+    noisy, groups = with_positions(tables, domain), groups_of(tables, domain)
 
     def elbo(record: AnyCodes) -> float:
         row = groups.of(np.asarray(record, dtype=np.uint16)[None, :])
@@ -144,7 +148,7 @@ def released_scores(fitted: Fitted, domain: Domain) -> dict[str, Score]:
     return {"elbo": elbo, "tables": table_score(noisy)}
 
 
-def _with_positions(tables: Sequence[NoisyTable], domain: Domain) -> list[NoisyCounts]:
+def with_positions(tables: Sequence[NoisyTable], domain: Domain) -> list[NoisyCounts]:
     """Released tables with column positions, as the adversary names columns."""
     out = []
     for table in tables:
@@ -179,7 +183,7 @@ class TableMeasurer:
                 tables += measure_round(rehearsal, name, [(n,) for n in self.domain.names]).value
             elif isinstance(planned, AdaptiveMarginals):
                 tables += measure_round(rehearsal, name, pairs, groups).value
-        return _with_positions(tables, self.domain)
+        return with_positions(tables, self.domain)
 
     @cached_property
     def _groups(self) -> LevelGroups:

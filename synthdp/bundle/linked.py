@@ -151,7 +151,7 @@ def as_one(spec: LinkedSpec) -> ReleaseSpec:
         evaluation=Evaluation(enabled=False),
         sampling=Sampling(rows=persons_of(spec), rake=False),
         compute=spec.compute.model_copy(update={"engine": linked_engine(spec)}),
-        **{n: getattr(spec, n) for n in ("tracking", "publication", "signing")},
+        **{n: getattr(spec, n) for n in ("attacks", "tracking", "publication", "signing")},
     )
 
 

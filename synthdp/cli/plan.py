@@ -192,9 +192,9 @@ def release(
     if linked is not None:
         from synthdp.release.linked import release_linked
 
-        _check_plain({"--attack": attack == "later", "--accept-refusals": accept_refusals})
+        _check_plain({"--accept-refusals": accept_refusals})
         with working():
-            done = release_linked(linked, spec, text, out=out, force=force)
+            done = release_linked(linked, spec, text, out=out, force=force, attack=attack)
         show(done, as_json=as_json)
         return
     with working():
@@ -232,9 +232,9 @@ def resume(
     if linked is not None:
         from synthdp.release.linked import resume_linked
 
-        _check_plain({"--spec": spec, "--without": without})
+        _check_plain({"--spec": spec})
         with working():
-            done = resume_linked(linked, out)
+            done = resume_linked(linked, out, attack="now" if without is None else "never")
         show(done, as_json=as_json)
         return
     with working():
@@ -249,11 +249,11 @@ def attack(
     """Run the attack that a release has put off: reads the rows again, spends nothing, and writes
     the internal report anew.
     """
-    from synthdp.release import run
+    from synthdp.release.afterwards import check_waits
 
     with working():
-        outcome = run.run_attack(out)
-    _finish(outcome, as_json)
+        check_waits(out)
+    resume(out, spec=None, without=None, as_json=as_json)
 
 
 def study(

@@ -234,7 +234,13 @@ class _Units:
 
 
 def fitted_weights(
-    filled: csr_array, wanted: Floats, bias: Floats, certain: Floats, more: _Units | None = None
+    filled: csr_array,
+    wanted: Floats,
+    bias: Floats,
+    certain: Floats,
+    more: _Units | None = None,
+    *,
+    ridge: float = SETTINGS.ridge,
 ) -> tuple[Floats, Floats]:
     """Weights `[levels of all parents + 1, levels]` that meet `wanted`, which has the table of each
     parent, one after the other, and those of `more`. The last row, of biases, starts at `bias`.
@@ -255,12 +261,12 @@ def fitted_weights(
         loss = float((np.log(sums) + most).mean() - (weights * met * free).sum())
         shares = odds / (sums * len(odds))
         gradient = (across @ shares - met) * free
-        gradient[:-1] += SETTINGS.ridge * weights[:-1]
-        loss += SETTINGS.ridge / 2 * float(np.square(weights[:-1]).sum())
+        gradient[:-1] += ridge * weights[:-1]
+        loss += ridge / 2 * float(np.square(weights[:-1]).sum())
         if not len(acts):
             return loss, gradient.ravel()
-        loss += SETTINGS.ridge / 2 * float(acts @ acts) - float(acts @ units.means)
-        slope = (shares @ units.along.T * units.values).sum(0) - units.means + SETTINGS.ridge * acts
+        loss += ridge / 2 * float(acts @ acts) - float(acts @ units.means)
+        slope = (shares @ units.along.T * units.values).sum(0) - units.means + ridge * acts
         return loss, np.concatenate([gradient.ravel(), slope])
 
     options = {"maxiter": SETTINGS.iterations}

@@ -19,7 +19,7 @@ import pandas as pd
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import unit_numbers
-from synthdp.data.visits import PERSONS, STEPS, CodedVisits, Views, VisitFrame, views_of
+from synthdp.data.visits import PERSONS, CodedVisits, Views, VisitFrame, views_of
 from synthdp.errors import BoundaryError, by_kind
 from synthdp.privacy.engines.on_visits import read_parts, views_by_shard
 from synthdp.privacy.linked_rows import Found, PersonRows, VisitRows, coded
@@ -59,7 +59,9 @@ def view_of(table: Table, name: str) -> Table:
 
 
 def as_view(table: Table, name: str) -> LinkedTable:
-    """A table as the only view of two linked ones: for replays of mechanisms."""
+    """A table as the only view of two linked ones, if it is none: for replays of mechanisms."""
+    if isinstance(table, LinkedTable):
+        return table
     views = {name: table}
     return LinkedTable(table.codes, table.frame, table.held_out, table.misfits, table.units, views)
 
@@ -101,7 +103,7 @@ def read_linked(
         )
         views, misfits = views_by_shard(frame, read), _misfits(spec, columns, found)
         out = streams.holdout.random(len(read.persons)) < holdout
-        return Private(_sealed(views, out, misfits), key=_KERNEL_KEY)
+        return Private(in_views(views, out, misfits), key=_KERNEL_KEY)
     frames = {}
     for name, dataset in both.items():
         delta = spec.privacy.delta if dataset is persons else 0.0
@@ -157,9 +159,8 @@ def fit_linked(
     message = "values that cannot be read as the declared types"
     made, found = by_kind(fitted, message, "check the columns' types")
     misfits.update(_misfits(spec, columns, found))
-    views = views_of(frame, made)
     out = rng.random(len(made.persons)) < holdout
-    return _sealed(views, out, misfits)
+    return in_views(views_of(frame, made), out, misfits)
 
 
 def _misfits(
@@ -178,15 +179,17 @@ def _misfits(
     return told
 
 
-def _sealed(views: Views, out: npt.NDArray[np.bool_], misfits: Misfits) -> LinkedTable:
-    """The views as tables: a person is held out of all of them, or of none."""
+def in_views(views: Views, out: npt.NDArray[np.bool_], misfits: Misfits) -> LinkedTable:
+    """The views as tables: a person is held out of all of them, or of none. For the kernel's
+    reader, and audits on made-up rows.
+    """
     tables = {
         name: Table(
             codes,
             pd.DataFrame(index=pd.RangeIndex(len(codes))),
             out[views.owners[name]],
             {},
-            views.owners[name] if name == STEPS else None,
+            views.owners[name],
         )
         for name, codes in views.codes.items()
     }

@@ -210,6 +210,13 @@ class Rehearsal:
         self._used: set[str] = set()
         self.plan = plan
 
+    @classmethod
+    def of(cls, table: Table, plan: ReleasePlan) -> Rehearsal:
+        """A rehearsal on a table of more than its levels, such as two linked ones."""
+        made = cls(table.codes, Domain(()), plan, frame=table.frame)
+        made._table = table
+        return made
+
     def release(self, mechanism: Mechanism[T], *, purpose: str) -> Released[T]:
         """Check against the plan and run."""
         return Released(

@@ -21,7 +21,7 @@ from synthdp.release.job import Job
 from synthdp.release.judge import Judge, Judgement, NotJudged, internal_report
 from synthdp.release.run_folder import FOLDER, STATE, how_to_continue, kept_spec
 from synthdp.report.internal.content import ATTACK
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec.load.loader import parse_any
 from synthdp.spec.model import ATTACK_METRICS, ReleaseSpec
 
 AttackWhen = Literal["now", "later", "never"]
@@ -82,7 +82,7 @@ def check_waits(out: Path) -> None:
             hint="an attack is put off with `synthdp release SPEC --attack later`",
         )
     path, text = kept_spec(out)
-    if not parse_spec(text, path=str(path)).attacks.membership.enabled:
+    if not parse_any(text, path=str(path)).attacks.membership.enabled:
         raise OutputError(
             f"the release in {out} declares no attack",
             hint=f"finish it with {how_to_continue(out)}",
@@ -99,7 +99,7 @@ def judge_and_report(
 ) -> tuple[Judgement, Path]:
     """Judge the table beyond what its gates needed, and write the internal report."""
     job = judge.job
-    with _bundle_noted(job, bundle):
+    with judging_noted(job, bundle):
         found, absent = judge.rest(found), dict[str, str]()
         if job.spec.attacks.membership.enabled and found.attack is None:
             if attack == "now":
@@ -112,7 +112,7 @@ def judge_and_report(
 
 
 @contextmanager
-def _bundle_noted(job: Job, bundle: Path | None) -> Iterator[None]:
+def judging_noted(job: Job, bundle: Path | None) -> Iterator[None]:
     """Note on whatever ends the judging that the bundle stands, and how to do what is left."""
     try:
         yield

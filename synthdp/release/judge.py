@@ -7,6 +7,7 @@ was paid for depends on it: the bundle is written before, unless a gate is on su
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -28,7 +29,7 @@ from synthdp.evaluate.dp_scores import DpScores, headline, with_ends
 from synthdp.evaluate.fidelity import noisy_tv1
 from synthdp.evaluate.functional import SuggestionReport, suggest
 from synthdp.evaluate.run import EvaluationReport, evaluate
-from synthdp.files import parse_json, read_text
+from synthdp.files import parse_json, private_folder, read_text, write_private
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.level_groups import groups_of, on_groups
 from synthdp.graph.validation import ValidationReport
@@ -111,8 +112,7 @@ class Judgement:
     @property
     def attack_stopped(self) -> bool:
         """Whether this machine, or its cluster, stopped the attack: it can go on."""
-        found = None if self.attack is None else self.attack.for_steward()
-        return isinstance(found, NotJudged) and found.kind == OutputError.__name__
+        return stopped(self.attack)
 
     def absent_for_steward(self) -> dict[str, str]:
         """The parts that could not be judged, each with the kind of the error."""
@@ -147,6 +147,12 @@ class Judgement:
         figures = self.figures_for_steward()
         known = {name: f.value for name, f in figures.items() if f.value is not None}
         return known | (with_ends(self.scores.value) if self.scores else {})
+
+
+def stopped(attack: Confidential[MembershipReport | NotJudged] | None) -> bool:
+    """Whether this machine, or its cluster, stopped an attack: it can go on."""
+    found = None if attack is None else attack.for_steward()
+    return isinstance(found, NotJudged) and found.kind == OutputError.__name__
 
 
 def opened(part: Confidential[T | NotJudged] | None) -> T | None:
@@ -251,15 +257,16 @@ class Judge:
 
     def _on_sample(self, look: Callable[[Table], T]) -> Confidential[T | NotJudged]:
         def seen(table: Table | NotJudged) -> T | NotJudged:
-            return table if isinstance(table, NotJudged) else _guarded(look, table)
+            return table if isinstance(table, NotJudged) else guarded(look, table)
 
         return self._sample.map(seen)
 
     def _seen(self, look: Callable[[Table], T], *, reason: str) -> Confidential[T | NotJudged]:
-        return self.session.inspect(lambda table: _guarded(look, table), reason=reason)
+        return self.session.inspect(lambda table: guarded(look, table), reason=reason)
 
 
-def _guarded(look: Callable[[Table], T], table: Table) -> T | NotJudged:
+def guarded(look: Callable[[Table], T], table: Table) -> T | NotJudged:
+    """What `look` says of rows; of an error its kind alone."""
     try:
         return look(table)
     except Exception as error:  # whatever rows can make learners and attacks raise
@@ -486,6 +493,21 @@ def _budget(job: Job) -> Budget:
         dataset_spent=balance.epsilon,
         search=(found.epsilon, found.delta) if found else None,
     )
+
+
+def attack_report(
+    target: Path, attack: Confidential[MembershipReport | NotJudged]
+) -> tuple[Path, str]:
+    """Write `attack.json` into `target`, for the steward alone; its path, and the conclusion."""
+    found = attack.for_steward()
+    if isinstance(found, NotJudged):
+        facts: dict[str, Any] = {"conclusion": str(found)}
+    else:
+        facts = found.to_json()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    path = private_folder(target) / "attack.json"
+    write_private(path, json.dumps(facts, indent=1, allow_nan=False) + "\n")
+    return path, str(facts["conclusion"])
 
 
 # --- misfits ---

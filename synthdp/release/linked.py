@@ -1,7 +1,7 @@
 """The road of a release of persons with visits: plan, read, reserve, measure, draw, publish.
 
-It is that of one table (`release.run`) without what is not there yet for linked tables: estimands
-and attacks. Nothing looks at rows between the last charge and the bundle.
+It is that of one table (`release.run`) without what is not there yet for linked tables: estimands.
+Nothing looks at rows between the last charge and the bundle.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -52,12 +53,14 @@ from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.mechanisms.views import OnView
 from synthdp.privacy.noise import Streams, fresh_generator
 from synthdp.privacy.plan import ReleasePlan
-from synthdp.privacy.private import Private
+from synthdp.privacy.private import Confidential, Private
 from synthdp.privacy.session import Session
-from synthdp.progress import seconds, shown_on, stage, warn
+from synthdp.progress import advance, seconds, shown_on, stage, warn
 from synthdp.release import run_folder
+from synthdp.release.afterwards import AttackWhen, judging_noted, put_off
 from synthdp.release.gates import Figure, GateVerdict, check_gates
 from synthdp.release.job import Job, check_not_moved, check_spec, withhold
+from synthdp.release.judge import NotJudged, attack_report, guarded, stopped
 from synthdp.release.open_session import dropped_if_unpaid, open_session
 from synthdp.report.prose import say_of_plan
 from synthdp.report.sections import shares
@@ -67,6 +70,9 @@ from synthdp.spec.model import LinkedSpec
 from synthdp.tracking.mlflow_run import Tracker, tracker
 from synthdp.tracking.store import TRACKED, PublicationVerdict
 from synthdp.verify.at_hand import check_nearby
+
+if TYPE_CHECKING:
+    from synthdp_attacks import MembershipReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +113,8 @@ class LinkedOutcome:
     figures: Mapping[str, float]
     seconds: Mapping[str, float]
     warnings: tuple[str, ...]
+    attack: tuple[Path, str] | None = None
+    """Where the report of the attack is, and its conclusion: for the steward."""
 
     def to_json(self) -> dict[str, Any]:
         """As JSON; `figures` are of real persons, without noise, for the steward alone."""
@@ -122,6 +130,7 @@ class LinkedOutcome:
             "delta": plan.delta,
             "seconds": dict(self.seconds),
             "warnings": list(self.warnings),
+            "attack": None if self.attack is None else str(self.attack[0]),
         }
 
     def __str__(self) -> str:
@@ -135,6 +144,7 @@ def release_linked(
     *,
     out: Path | None = None,
     force: bool = False,
+    attack: AttackWhen = "now",
     given: Mapping[str, Private[pd.DataFrame]] | None = None,
 ) -> LinkedOutcome:
     """Run a spec, whose text is `text`, into `out`, as `run.release` does.
@@ -150,6 +160,10 @@ def release_linked(
             frame, one = VisitFrame.from_spec(spec), as_one(spec)
             signer = load_signer(spec.signing)
             out = out or Path("releases") / spec.dataset.id
+            if spec.attacks.membership.enabled:
+                from synthdp.audit.membership import check_cluster
+
+                check_cluster(spec)
             plan = plan_linked(spec, frame)
             check_target(out / "bundle", force=force)
             entries = entries_of(one, spec_path)
@@ -177,13 +191,14 @@ def release_linked(
             frames=given,
         )
         with dropped_if_unpaid(job, f"`synthdp resume {out}`"):
-            return carry_out(job, force=force)
+            return carry_out(job, force=force, attack=attack)
 
 
 def resume_linked(
     spec: LinkedSpec,
     out: Path,
     *,
+    attack: AttackWhen = "now",
     given: Mapping[str, Private[pd.DataFrame]] | None = None,
 ) -> LinkedOutcome:
     """Continue the interrupted run of `spec` in `out` under its reservation, as `run.resume`."""
@@ -211,10 +226,10 @@ def resume_linked(
             frame=frame,
             frames=given,
         )
-        return carry_out(job, force=True)
+        return carry_out(job, force=True, attack=attack)
 
 
-def carry_out(job: LinkedJob, *, force: bool) -> LinkedOutcome:
+def carry_out(job: LinkedJob, *, force: bool, attack: AttackWhen = "now") -> LinkedOutcome:
     """The whole release. A value that was released is read in the journal again; the draw that
     follows is free, and a bundle that is there is kept.
 
@@ -251,10 +266,14 @@ def carry_out(job: LinkedJob, *, force: bool) -> LinkedOutcome:
             with stage("log the bundle in MLflow"):
                 _record(log, job, LinkedBundle.stated(job.bundle))
         report, figures = _judge(session, job, log)
-    folder.remove()
+    later = put_off(job, attack)
+    found = attacked(session, job) if attack == "now" and spec.attacks.membership.enabled else None
+    if not later and not stopped(found):
+        folder.remove()  # else it has what the attack needs
+    attack_told = None if found is None else attack_report(job.internal, found)
     untracked = f"what MLflow did not get is kept: `synthdp track {job.out}` logs it later"
-    warnings = (*notes, *log.warnings, *([untracked] if log.warnings else ()))
-    return LinkedOutcome(job, job.bundle, report, figures, seconds(), warnings)
+    warnings = (*notes, *later, *log.warnings, *([untracked] if log.warnings else ()))
+    return LinkedOutcome(job, job.bundle, report, figures, seconds(), warnings, attack=attack_told)
 
 
 def _judge(
@@ -326,6 +345,17 @@ def _record(log: Tracker, job: LinkedJob, bundle: LinkedBundle, *, released: boo
     log.conclude(PublicationVerdict(released=released, signed=signed, gates=told))
     missing_folders(job.internal)
     log.keep(job.out)
+
+
+def attacked(session: Session, job: LinkedJob) -> Confidential[MembershipReport | NotJudged]:
+    """The declared attack on the persons that were read, for the steward."""
+    from synthdp.audit.linked import attack_persons
+
+    attack = partial(attack_persons, spec=job.linked, folder=job.folder.shadows, progress=advance)
+    with stage("attack"), judging_noted(job, job.bundle):
+        return session.inspect(
+            lambda table: guarded(attack, table), reason="membership inference on real persons"
+        )
 
 
 # --- the plan, as `synthdp plan` shows it ---

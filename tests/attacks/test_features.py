@@ -46,6 +46,15 @@ def test_histogram_by_hand() -> None:
     assert features("histogram") == [0.5, 0.5, 0.25, 0.25, 0.5]
 
 
+def test_targeted_asks_for_columns_of_one_kind_of_rows() -> None:
+    """Two rows of a person, one of each kind: as many agree as are alike in any set of columns."""
+    public, person = Public((3, 3, 4), (2, 1)), np.array([[0, 1, 3], [2, 2, 0]])
+    synthetic = np.array([[0, 1, 3], [0, 0, 3], [2, 2, 0], [2, 2, 0], [2, 2, 1]])
+    extract = EXTRACTORS["targeted"](public, person, np.random.default_rng(0))
+    # of persons' columns none, one, the other, both; of visits' none, one
+    assert extract(synthetic).tolist() == [5, 2, 1, 1, 5, 2]
+
+
 def test_correlation_against_numpy_and_scipy() -> None:
     pearson = np.corrcoef(SYNTHETIC.T)[0, 1]
     counts = np.array([[1, 1, 0], [0, 0, 2]])

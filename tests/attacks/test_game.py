@@ -68,12 +68,21 @@ def test_add_remove_drops_the_target_and_nothing_else(tmp_path: Path) -> None:
         assert len(rows) == 40 + member
         rest = rows[~(rows == TARGET).all(axis=1)]
         assert (np.sort(rest[:, 0]) == np.sort(ROWS[:, 0])).all()
-    assert game.row_counts_differ()
+    assert game.row_counts_differ(Public((1000,) * 3))
+
+
+def test_of_rows_of_several_kinds_the_first_alone_are_counted(tmp_path: Path) -> None:
+    """Persons are as many as were asked for; how many visits they have is for attacks to see."""
+    game = echoed(tmp_path)
+    for last, told in ((9, False), (10, True)):  # the target is of the second kind, or the first
+        assert game.row_counts_differ(Public((last + 1, 1000, 1000), (1, 2))) == told
 
 
 def test_replace_one_puts_a_fresh_row_in_its_place(tmp_path: Path) -> None:
     game = echoed(tmp_path, threat=ThreatModel(relation="replace_one", rows=20))
-    assert {len(rows) for rows in game.shadows} == {21} and not game.row_counts_differ()
+    assert {len(rows) for rows in game.shadows} == {21} and not game.row_counts_differ(
+        Public((1000,) * 3)
+    )
     for pair in np.unique(game.shadow_pairs):
         first, second = (
             {tuple(r) for r in game.shadows[i]} for i in np.flatnonzero(game.shadow_pairs == pair)

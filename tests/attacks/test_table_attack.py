@@ -18,6 +18,7 @@ from synthdp_attacks import (
     attack_tables,
     best_table_advantage,
     shared_confidence,
+    table_ratio,
     two_worlds_ratio,
 )
 from synthdp_attacks.threat import Codes
@@ -140,3 +141,17 @@ def test_false_alarms_and_power_of_the_exact_ratio(figure: Callable[..., None]) 
     figure("exact ratio of noisy tables: true claims not refuted", games - refuted[1.0], games)
     figure("exact ratio of noisy tables: three tenths of the noise, refuted", refuted[0.3], games)
     assert refuted[1.0] <= binom.ppf(0.999, games, 0.05 / 3) and refuted[0.3] > 0.9 * games
+
+
+def test_a_row_of_another_kind_is_in_no_cell() -> None:
+    """Its level, or the group of it, is beyond the table's: it moves nothing."""
+    plain = NoisyCounts((0,), np.array([4.0, 2.0]), 1.0)
+    grouped = NoisyCounts((0,), np.array([4.0, 2.0]), 1.0, (np.array([0, 1, 1, 2]),))
+    inside = np.array([[1], [0]])
+    assert (plain.cell(np.array([1])), plain.cell(np.array([2]))) == (2, 0)
+    assert (grouped.cell(np.array([2])), grouped.cell(np.array([3]))) == (2, 0)
+    for table, other in ((plain, 2), (grouped, 3)):
+        with_others = np.concatenate([inside, np.full((5, 1), other)])
+        alike = two_worlds_ratio(inside[:1], inside)([table])
+        assert two_worlds_ratio(inside[:1], with_others)([table]) == alike
+        assert table_ratio([table], inside)(np.array([other])) == 0

@@ -11,14 +11,22 @@ from synthdp.privacy.noise import Floats, Integers, Streams
 class HalfNoise(Streams):
     """Half the noise that was asked for."""
 
+    part = 0.5
+
     def discrete_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
-        return super().discrete_gaussian(counts, sigma=sigma / 2)
+        return super().discrete_gaussian(counts, sigma=sigma * self.part)
 
     def rounded_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
-        return super().rounded_gaussian(counts, sigma=sigma / 2)
+        return super().rounded_gaussian(counts, sigma=sigma * self.part)
 
     def lattice_gaussian(self, values: Floats, *, sigma: float, spacing: float) -> Floats:
-        return super().lattice_gaussian(values, sigma=sigma / 2, spacing=spacing)
+        return super().lattice_gaussian(values, sigma=sigma * self.part, spacing=spacing)
+
+
+class LittleLessNoise(HalfNoise):
+    """Seven tenths of the noise that was asked for."""
+
+    part = 0.7
 
 
 class FixedBatches(Streams):

@@ -21,7 +21,7 @@ from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.private import _KERNEL_KEY, Released
 from synthdp.privacy.session import REHEARSAL
 from synthdp.spec.model import LinkedSpec
-from tests.visits import linked_spec, made_up
+from tests.visits import linked_dict, linked_spec, made_up
 
 
 class Quick:
@@ -96,6 +96,44 @@ def test_without_noise_steps_and_ends_are_those_of_the_rows(tmp_path: Path) -> N
     for columns in (["stage"], ["drug"], ["before", "stage"], ["was", "drug"], ["number"]):
         floor = distance(shares(other, columns), shares(real, columns))
         assert distance(shares(lagged(visits), columns), shares(real, columns)) < 2.5 * floor + 0.03
+
+
+@pytest.mark.check
+def test_parents_of_ends_that_say_nearly_the_same_keep_the_number_of_visits(
+    tmp_path: Path,
+) -> None:
+    """Yearly visits to the third or fifth year, by site, and late starts: year, number and site
+    each tell the end, and not quite alike.
+    Weights that may grow without end miss it.
+    """
+    rng, people, visits = np.random.default_rng(3), [], []
+    for number in range(3000):
+        site, start = int(rng.integers(0, 6)), int(rng.choice([1, 2, 3], p=[0.95, 0.025, 0.025]))
+        years = 3 if site == 0 or rng.random() < 0.65 else 5
+        last = int(rng.integers(start, 6)) if rng.random() < 0.05 else years
+        people.append((number, site, "F"))
+        visits += [(number, y, 0) for y in range(start, last + 1)]
+    tables = (
+        pd.DataFrame(people, columns=["id", "site", "sex"]),
+        pd.DataFrame(visits, columns=["id", "year", "stage"]),
+    )
+    own = linked_dict(3000)
+    del own["dataset"]["tables"]["visits"]["ends"], own["dataset"]["tables"]["visits"]["until"]
+    own["dataset"]["tables"]["visits"] |= {"order": "year", "at_most": 5}
+    sites = {"type": "categorical", "categories": [0, 1, 2, 3, 4, 5]}
+    columns = own["columns"]
+    columns["persons"] = {"site": sites, "sex": columns["persons"]["sex"]}
+    columns["visits"] = {
+        "year": {"type": "integer", "lower": 1, "upper": 5},
+        "stage": columns["visits"]["stage"],
+    }
+    made = own | {"constraints": [], "graph": {"mode": "predict"}, "evaluation": {}}
+    frame, found = fitted(tmp_path, LinkedSpec.model_validate(made), tables)
+    _, drawn = both(frame, found, 3000)
+    law, true = (
+        np.bincount(t.groupby("id").size(), minlength=6) / 3000 for t in (drawn, tables[1])
+    )
+    assert np.abs(law - true).sum() / 2 < 0.015  # .023 with the ridge of all other laws
 
 
 def kept_visits(visits: pd.DataFrame) -> pd.DataFrame:

@@ -226,14 +226,13 @@ def played(spec: ReleaseSpec) -> dict[str, Any]:
     shadow: Any = SimpleNamespace(epsilon=1.0, delta=0.0, profile=())
 
     def trainer_of(spec: ReleaseSpec, domain: Domain, *_: Any, **__: Any) -> Any:
-        return SimpleNamespace(spec=spec, domain=domain, plan=shadow, identity="")
+        return SimpleNamespace(spec=spec, public=None, plan=shadow, identity="")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(membership, "plan_for", lambda *_, **__: shadow)
         patch.setattr(membership.AttackFolder, "open", lambda _: folder)
         patch.setattr(membership, "ShadowTrainer", trainer_of)
         patch.setattr(membership, "cpu_seconds", lambda *_: (1.0, 1.0))
-        patch.setattr(membership, "Public", lambda _: None)
         patch.setattr(membership, "isolated_targets", lambda *_: [0])
         rows, trainer, named = heard(
             membership,

@@ -481,7 +481,8 @@ class VisitFit:
             most = (1 - SETTINGS.goes_on) * base
             hazard *= np.minimum(1.0, most / np.maximum(hazard.sum(1), 1e-12))[:, None]
             tables[parent] = np.column_stack([base - hazard.sum(1), hazard])
-        return fitted_law(self.sizes, tables, np.array([1 - common.sum(), *common]), rows)
+        margin = np.array([1 - common.sum(), *common])
+        return fitted_law(self.sizes, tables, margin, rows, ridge=SETTINGS.ends_ridge)
 
     def _died_later(self) -> float:
         """The part of those who were cut that died."""

@@ -14,6 +14,7 @@ from synthdp.data.level_groups import LevelGroups, Starts
 from synthdp.data.visits import VisitFrame
 from synthdp.graph.margins import Probabilities
 from synthdp.graph.predict import fitted_to_margins
+from synthdp.model.log_linear import SETTINGS as FIT
 from synthdp.model.log_linear import Levels, filled_levels, fitted_weights
 
 Floats = npt.NDArray[np.float64]
@@ -45,6 +46,10 @@ class VisitSettings:
     does is hidden where it is given to those who need it."""
     least_signal: float = 0.5
     """Variance, in that of the noise, below which a column is not asked about ends."""
+    ends_ridge: float = 1e-3
+    """Ridge of the law of ends. Rows that it is fitted on were generated, so that parents that say
+    nearly the same, such as number, calendar and site, need not agree: at 2e-4 weights ran to 40.
+    """
     goes_on: float = 0.02
     """Least probability that a visit is not the last."""
     targets: float = 1.5
@@ -86,6 +91,8 @@ def fitted_law(
     tables: Mapping[str, Probabilities],
     margin: Probabilities,
     rows: Rows,
+    *,
+    ridge: float = FIT.ridge,
 ) -> Law:
     """The log-linear law whose tables with its parents are `tables` `[parent, child]`, among rows.
 
@@ -102,7 +109,8 @@ def fitted_law(
         drawn = np.bincount(some[parent], minlength=sizes[parent]) / len(some[parent])
         wanted.append(fitted_to_margins(table, drawn, margin))
     free = np.zeros((filled.shape[1], len(margin)))
-    return Law(tuple(tables), fitted_weights(filled, np.concatenate(wanted), bias, free)[0])
+    weights, _ = fitted_weights(filled, np.concatenate(wanted), bias, free, ridge=ridge)
+    return Law(tuple(tables), weights)
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,7 @@ class MembershipAttack(Model):
 
     enabled: Flag = key("whether to attack at all", False, default=True)
     rows: Annotated[Whole, Field(ge=20, le=100_000), Unit("rows")] = key(
-        "rows of each shadow model", 200, default=300
+        "rows of each shadow model; of linked tables persons", 200, default=300
     )
     pairs: Annotated[Whole, Field(ge=4, le=10_000), Unit("pairs of models")] = key(
         "model pairs (with / without the target)", 24, default=40

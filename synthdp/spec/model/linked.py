@@ -40,7 +40,7 @@ from synthdp.spec.model.dataset import (
     Signing,
     Tracking,
 )
-from synthdp.spec.model.evaluation import Gate
+from synthdp.spec.model.evaluation import Attacks, Gate, MembershipAttack
 from synthdp.spec.model.fields import AS_TEXT, Flag, Model, Name, Slug, Whole, key, unique, wrong
 from synthdp.spec.model.graph import CAP, LEDGER, Budget, Cap, Part, Parts
 
@@ -428,6 +428,12 @@ class LinkedSpec(Model):
         "bounds that must hold or the bundle is withheld",
         [{"metric": "tv_persons_dp", "at_most": 0.1}],
         default=(),
+    )
+    attacks: Attacks = key(
+        "attacks on the release, for the steward only: a sanity check, no proof; none without this"
+        " section",
+        {"membership": {"rows": 300, "pairs": 40}},
+        default=Attacks(membership=MembershipAttack(enabled=False)),
     )
     tracking: Tracking = key("where the release is logged", {"enabled": False}, default=Tracking())
     compute: Compute = key("where the work is done", {"threads": 2}, default=Compute())

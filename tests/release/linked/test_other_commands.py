@@ -20,11 +20,8 @@ from tests.release.linked.conftest import spec_at, write_hospital, write_spec
 OF_SPEC = (
     "plan SPEC --rehearse",
     "plan SPEC --what-if 1,2",
-    "release SPEC --attack later",
     "release SPEC --accept-refusals",
     "inspect SPEC",
-    "audit SPEC --replay",
-    "audit SPEC --simulated",
     "study SPEC --simulated",
     "graph show SPEC",
     "graph learn SPEC",
@@ -37,10 +34,8 @@ OF_BUNDLE = (
     "answer BUNDLE --every",
     "effect BUNDLE --treatment sex --outcome stage",
     "copies BUNDLE --out OUT",
-    "audit BUNDLE --replay",
     "sample BUNDLE --rows 5",
     "sample BUNDLE --rows 5 --out OUT --do sex=F",
-    "audit BUNDLE --simulated",
 )
 
 

@@ -1,0 +1,470 @@
+"""Attacks and audits of releases of two linked tables, by person.
+
+To attacks both tables are one array of rows: those of every view that is measured (`data.visits`),
+so persons, first and last visits, and steps from visit to visit. All rows of a person are one unit.
+So what an attack counts are sums over a person's visits: how often cells and transitions occur, how
+many visits there are. A shadow release is what the release does, on other persons; what it wrote is
+read as real rows are. All of it is sanity, not proof.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from synthdp.audit.folder import TARGETS, AttackFolder, audit_folder
+from synthdp.audit.mechanisms.calls import Replayed
+from synthdp.audit.mechanisms.canaries import HALF_NOISE
+from synthdp.audit.mechanisms.persons import (
+    ALIKE,
+    SPREAD,
+    canaries,
+    person_neighbours,
+    random_persons,
+    read,
+)
+from synthdp.audit.mechanisms.replay import merged, replay
+from synthdp.audit.membership import Board, attack_facts, attack_shadows, two_worlds
+from synthdp.audit.plan import (
+    PAIRS,
+    Rows,
+    at_rows,
+    check_covers,
+    confirmed,
+    record_of,
+    write_record,
+)
+from synthdp.audit.shadow_models import with_positions
+from synthdp.bundle.audit_record import CONFIDENTIAL_FILE, PUBLIC_FILE, Audit, AuditRecord
+from synthdp.bundle.content import MODEL_FILES
+from synthdp.bundle.linked import checked_linked, persons_of
+from synthdp.data.domain import Domain
+from synthdp.data.level_groups import LevelGroups
+from synthdp.data.visits import Views, VisitFrame, written
+from synthdp.model.visits.draw import trajectories
+from synthdp.model.visits.fit import fit
+from synthdp.model.visits.laws import VisitModel
+from synthdp.model.visits.planning import (
+    PERSON_PAIRS,
+    SECOND_PAIRS,
+    VISIT_PAIRS,
+    VisitArrows,
+    arrows_of,
+    plan_linked,
+)
+from synthdp.model.visits.predict import arrows_to_end, asked
+from synthdp.privacy.events.kinds import event_to_json
+from synthdp.privacy.linked import LinkedTable, fit_linked, in_views, read_linked
+from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals, NoisyTable
+from synthdp.privacy.mechanisms.views import ChosenOnView, OnView
+from synthdp.privacy.noise import Streams, fresh_generator
+from synthdp.privacy.plan import ReleasePlan
+from synthdp.privacy.session import Rehearsal
+from synthdp.progress import Advance, advance, stage
+from synthdp.spec.model import DeclaredRows, LinkedSpec
+from synthdp.verify.checks import verify_bundle
+from synthdp_attacks import (
+    Claim,
+    MembershipReport,
+    NoisyCounts,
+    Public,
+    WhiteBox,
+    attack_tables,
+    isolated_targets,
+    provable_epsilon,
+    shared_confidence,
+    table_score,
+)
+from synthdp_attacks.game import GameOutcome
+from synthdp_attacks.report import judged
+from synthdp_attacks.statistics import Counts
+from synthdp_attacks.tables import NAME, two_worlds_ratio
+from synthdp_attacks.threat import Codes
+
+
+@dataclass(frozen=True)
+class PersonRows:
+    """Two linked tables as one array of rows, of the views that a plan looks at."""
+
+    frame: VisitFrame
+    plan: ReleasePlan
+
+    @property
+    def looks(self) -> dict[str, OnView[Any]]:
+        """The planned looks, by purpose."""
+        return {p: look for p, look in self.plan.linked.items() if isinstance(look, OnView)}
+
+    @cached_property
+    def domains(self) -> dict[str, Domain]:
+        """The columns of each view, that of persons first."""
+        used = {look.view for look in self.looks.values()}
+        return {name: domain for name, domain in self.frame.views.items() if name in used}
+
+    @cached_property
+    def public(self) -> Public:
+        """Levels of each column, and one for rows of other views."""
+        every = self.domains.values()
+        sizes = [size + 1 for domain in every for size in domain.sizes]
+        return Public(tuple(sizes), tuple(map(len, every)))
+
+    def of(self, table: LinkedTable) -> tuple[Codes, npt.NDArray[np.int64]]:
+        """All rows `[rows, columns]`, and the person of each."""
+        rows, persons = [], []
+        for name, own in zip(self.domains, self.public.columns, strict=True):
+            view = table.views[name]
+            part = np.tile(np.array(self.public.sizes) - 1, (len(view.fit_codes), 1))
+            part[:, own] = view.fit_codes
+            rows.append(part)
+            owners = view.fit_units
+            assert owners is not None
+            persons.append(owners)
+        return np.concatenate(rows), np.concatenate(persons)
+
+    def table(self, rows: Codes) -> LinkedTable:
+        """The tables of all rows, whosever they are: none is asked for by person."""
+        codes = {}
+        for name, own in zip(self.domains, self.public.columns, strict=True):
+            there = rows[:, own[0]] < self.public.sizes[own[0]] - 1
+            codes[name] = rows[there][:, own].astype(np.uint16)
+        owners = {name: np.arange(len(own)) for name, own in codes.items()}
+        return in_views(Views(codes, owners), np.zeros(len(rows), bool), {})
+
+    def counts(self, tables: Mapping[str, tuple[NoisyTable, ...]]) -> list[NoisyCounts]:
+        """Released tables, by purpose, with the positions of their columns."""
+        starts = dict(zip(self.domains, (own[0] for own in self.public.columns), strict=True))
+        found = []
+        for purpose, own in tables.items():
+            view = self.looks[purpose].view
+            for table in with_positions(own, self.domains[view]):
+                places = tuple(int(starts[view]) + place for place in table.columns)
+                groups = tuple(np.append(of, of.max() + 1) for of in table.group_of)
+                found.append(replace(table, columns=places, group_of=groups))
+        return found
+
+
+@dataclass(frozen=True)
+class LinkedShadow:
+    """Shadow releases of linked tables: what both tables show, and the noisy ones behind them."""
+
+    spec: LinkedSpec
+    plan: ReleasePlan
+
+    @cached_property
+    def rows(self) -> PersonRows:
+        """How rows of both tables are one array."""
+        return PersonRows(VisitFrame.from_spec(self.spec), self.plan)
+
+    @property
+    def public(self) -> Public:
+        return self.rows.public
+
+    @property
+    def identity(self) -> str:
+        spends = [(s.purpose, event_to_json(s.mechanism.event(1))) for s in self.plan.spends]
+        told = self.spec.model_dump_json(exclude={"compute", "tracking"})
+        return f"shadow releases of persons {told} {json.dumps(spends)}"
+
+    def __call__(self, rows: Codes, *, seed_sequence: np.random.SeedSequence) -> WhiteBox:
+        """Release the persons of `rows`; noise has no seed here either."""
+        spec, frame = self.spec, self.rows.frame
+        rng = np.random.default_rng(seed_sequence)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            rehearsal = Rehearsal.of(self.rows.table(rows), self.plan)
+            fitted = fit(rehearsal, spec, frame, rng=rng)
+            drawn = drawn_persons(spec, fitted.model.value, persons_of(spec), rng)
+            seen, _ = self.rows.of(drawn)
+        noisy = self.rows.counts(fitted.tables.value)
+        return WhiteBox(seen, {"tables": table_score(noisy)})
+
+
+def drawn_persons(
+    spec: LinkedSpec, model: VisitModel, persons: int, rng: np.random.Generator
+) -> LinkedTable:
+    """New persons of a model, written and read as the kernel reads real ones."""
+    data, frame = spec.dataset, model.frame
+    people, visits = written(
+        frame, trajectories(model, persons, rng=rng), key=data.persons.key, rng=rng
+    )
+    visits = visits.rename(columns={data.persons.key: data.visits.key})
+    texts = [f.astype(object).where(f.notna() & (f != ""), None) for f in (people, visits)]
+    made = dict(zip((data.persons_name, data.visits_name), texts, strict=True))
+    columns = {name: Domain.from_spec(own) for name, own in spec.columns.items()}
+    return fit_linked(spec, frame, made, columns, {}, holdout=0.0, rng=rng)
+
+
+@dataclass(frozen=True)
+class LinkedMeasurer:
+    """Every noisy table of a release, measured anew on any persons, over single levels: however
+    levels are grouped, a person moves as many rows. Mode predict counts arrows chosen here.
+    """
+
+    spec: LinkedSpec
+    rows: PersonRows
+
+    @cached_property
+    def looks(self) -> dict[str, OnView[NoisyMarginals] | ChosenOnView]:
+        """The planned looks, with their tables."""
+        spec, frame = self.spec, self.rows.frame
+        if spec.graph.mode == "predict":
+            purposes = (PERSON_PAIRS, VISIT_PAIRS, SECOND_PAIRS)
+            tables = _predicted(frame).tables(frame)
+            tables |= dict(zip(purposes, asked(spec, frame), strict=True))
+        else:
+            tables = arrows_of(spec, frame).tables(frame)
+        found: dict[str, Any] = {}
+        for purpose, look in self.rows.looks.items():
+            found[purpose] = look
+            if isinstance(look.inner, AdaptiveMarginals):
+                found[purpose] = look.choose(tables[purpose], LevelGroups(look.domain, {}))
+        return found
+
+    def __call__(self, rows: Codes) -> list[NoisyCounts]:
+        rehearsal = Rehearsal.of(self.rows.table(rows), self.rows.plan)
+        seen = {p: rehearsal.release(look, purpose=p).value for p, look in self.looks.items()}
+        return self.rows.counts(seen)
+
+
+def _predicted(frame: VisitFrame) -> VisitArrows:
+    """Arrows in the place of those that mode predict chooses: a column's own past, and persons."""
+    people = frame.modelled.names
+    steps = {frame.now(c.name): (frame.before(c.name), *people) for c in frame.of_visits.columns}
+    steps[frame.now("gap")] = (frame.before("gap"),)
+    return VisitArrows({}, {}, steps, arrows_to_end(frame))
+
+
+# --- membership of a person ---
+
+
+def shadow_linked(spec: LinkedSpec) -> LinkedSpec:
+    """The release's spec at the size of a shadow release: the same plan, for fewer persons."""
+    persons, data = spec.attacks.membership.rows, spec.dataset
+    rows = DeclaredRows(kind="public", value=persons)
+    tables = {data.persons_name: data.persons.model_copy(update={"rows": rows})}
+    return spec.model_copy(
+        update={
+            "dataset": data.model_copy(update={"tables": {**data.tables, **tables}}),
+            "sampling": spec.sampling.model_copy(update={"persons": persons}),
+        }
+    )
+
+
+def attack_persons(
+    table: LinkedTable, spec: LinkedSpec, *, folder: Path, progress: Advance
+) -> MembershipReport:
+    """Membership inference against the release of a spec, on a random part of its persons.
+
+    The target is the most isolated of them, with all visits. The black box, the noisy tables of
+    whole releases and those alone are declared beforehand, and share the 5% error probability;
+    `folder`, `progress` and errors are as in `attack_rows`.
+    """
+    shadow = shadow_linked(spec)
+    plan = plan_linked(shadow, VisitFrame.from_spec(shadow))
+    trainer = LinkedShadow(shadow, plan)
+    codes, persons = trainer.rows.of(table)
+
+    def drawn(rng: np.random.Generator) -> Board:
+        chosen = rng.permutation(np.unique(persons))[: spec.attacks.membership.rows]
+        own = np.isin(persons, chosen)
+        rows, units = codes[own], persons[own]
+        return Board(rows, isolated_targets(rows, TARGETS, rng, units), units)
+
+    return attack_shadows(
+        trainer,
+        LinkedMeasurer(shadow, trainer.rows),
+        drawn,
+        also=("tables", "lira_online"),
+        seconds=(12.0, 1.0),  # a model takes as long as so many measurements
+        unit=spec.dataset.privacy_unit.meaning,
+        folder=folder,
+        progress=progress,
+    )
+
+
+# --- replay, and canaries ---
+
+
+def replay_persons(
+    spec: LinkedSpec, plan: ReleasePlan, *, random_pairs: int, progress: Advance
+) -> Replayed:
+    """Replay every look of a plan, with tables chosen here, on tables that differ by a person."""
+    frame = VisitFrame.from_spec(spec)
+    looks, replays = LinkedMeasurer(spec, PersonRows(frame, plan)).looks.values(), []
+    for number, look in enumerate(looks):
+        progress(number, len(looks))
+        pairs = person_neighbours(frame, adjacency=plan.adjacency, random_pairs=random_pairs)
+        replays.append(replay(look, pairs, domain=Domain(()), adjacency=plan.adjacency))
+    progress(len(looks), len(looks))
+    return merged(replays)
+
+
+@dataclass(frozen=True)
+class CanaryGame:
+    """A person made up, among others or not, and all noisy tables of either."""
+
+    canary: str
+    measurer: LinkedMeasurer
+    outside: Codes
+    inside: Codes
+
+    @classmethod
+    def of(
+        cls, canary: str, spec: LinkedSpec, plan: ReleasePlan, others: LinkedTable
+    ) -> CanaryGame:
+        """The game of one of `persons.canaries` among `others`."""
+        rows = PersonRows(VisitFrame.from_spec(spec), plan)
+        codes, persons = rows.of(others)
+        added, _ = rows.of(read(rows.frame, canaries(rows.frame)[canary]))
+        number = int(persons.max(initial=0)) + 1
+        every = np.concatenate([codes, added])
+        units = np.concatenate([persons, np.full(len(added), number)])
+        worlds = two_worlds(every, number, plan.adjacency, units)
+        return cls(canary, LinkedMeasurer(spec, rows), *worlds)
+
+    @property
+    def claim(self) -> Claim:
+        """What the plan promises."""
+        plan = self.measurer.rows.plan
+        return Claim(plan.epsilon, plan.delta, plan.profile)
+
+    @cached_property
+    def separation(self) -> float:
+        """How far the worlds are apart, in standard deviations of the noise of all tables.
+
+        [The log-likelihood ratio of the expected tables of the one world is half its square; at a
+        millionth of the noise these are the tables.]
+        """
+        rows, part = self.measurer.rows, 1e-6
+        quiet = rows.plan.map(lambda purpose, look: look.scaled(part))
+        measurer = replace(self.measurer, rows=replace(rows, plan=quiet))
+        ratio = two_worlds_ratio(self.outside, self.inside)
+        return float(np.sqrt(2 * ratio(measurer(self.inside)))) * part
+
+    def audit(self, *, releases: int = 2000, progress: Advance) -> Audit:
+        """Tell the worlds apart by all noisy tables of so many releases of each."""
+        claim, confidence = self.claim, shared_confidence(len(canaries(self.measurer.rows.frame)))
+        verdict = attack_tables(
+            *(self.measurer, self.outside, self.inside),
+            releases=releases,
+            claim=claim,
+            confidence=confidence,
+            progress=progress,
+        )
+        return Audit(
+            mechanism="all looks at both tables",
+            method=f"noisy tables, a person more: {self.canary}",
+            unit_rows=1,
+            runs=2 * releases,
+            epsilon=claim.epsilon,
+            delta=claim.delta,
+            epsilon_lower=verdict.epsilon_lower,
+            epsilon_provable=provable_epsilon(releases, delta=claim.delta, confidence=confidence),
+            fault=HALF_NOISE,
+            power=self.power(releases),
+            refuted=verdict.refutes_claim,
+        )
+
+    def power(self, releases: int, *, noise: float = 0.5, repeats: int = 40) -> float:
+        """Chance of an alarm if the noise were that part of what is planned, by simulation."""
+        rng, apart = fresh_generator(), self.separation / noise
+        members, alarms = np.repeat([False, True], releases), 0
+        for _ in range(repeats):
+            scores = (members - 0.5) * apart + rng.standard_normal(2 * releases)
+            counts = Counts.at(scores, members)
+            shown = judged(
+                *NAME,
+                GameOutcome(scores, members),
+                counts,
+                None,
+                claim=self.claim,
+                confidence=shared_confidence(len(canaries(self.measurer.rows.frame))),
+            )
+            alarms += shown.refutes_claim
+        return alarms / repeats
+
+
+# --- `synthdp audit` of a spec, or a bundle, of linked tables ---
+
+
+def audit_linked(
+    spec: LinkedSpec, spec_path: Path, *, rows: Rows, out: Path | None = None, pairs: int = PAIRS
+) -> tuple[AuditRecord, Path]:
+    """Audit the plan of a spec, as `plan.audit` does that of one table; the twin is of uniform
+    levels.
+
+    Raises:
+        SynthdpError: any mistake that the user can mend.
+    """
+    out = out or Path("releases") / spec.dataset.id
+    frame = VisitFrame.from_spec(spec)
+    with audit_folder(out, rows) as folder:
+        record, look = _replayed(spec, folder, rows, pairs=pairs)
+        if rows == "simulated":
+            persons = spec.attacks.membership.rows
+            record = look(read(frame, random_persons(frame, persons, folder.coins("twin"))))
+        elif rows == "real":
+            place = spec_path.resolve().parent
+            streams = Streams.fresh()
+            record = at_rows(
+                read_linked(spec, frame, folder=place, holdout=0.0, streams=streams), look
+            )
+        return record, write_record(
+            record, out / (CONFIDENTIAL_FILE if rows == "real" else PUBLIC_FILE)
+        )
+
+
+def audit_linked_bundle(
+    bundle: Path, *, replay_only: bool, out: Path | None = None, pairs: int = PAIRS
+) -> tuple[AuditRecord, Path]:
+    """Audit a bundle, as `plan.audit_bundle` does that of one table, on persons of its model.
+
+    Raises:
+        VerifyError: it is no bundle, or not what it claims to be.
+        OutputError: this version of the program plans other spends than were charged.
+    """
+    with stage("verify"):
+        verify_bundle(bundle)
+    stated = checked_linked(bundle, MODEL_FILES)
+    spec = stated.linked
+    out = out or Path("audits") / spec.dataset.id
+    with audit_folder(out, "bundle") as folder:
+        record, look = _replayed(spec, folder, "none" if replay_only else "simulated", pairs=pairs)
+        check_covers(record, bundle)
+        if not replay_only:
+            persons, rng = spec.attacks.membership.rows, folder.coins("twin")
+            record = look(drawn_persons(spec, stated.model, persons, rng))
+        return record, write_record(record, out / PUBLIC_FILE)
+
+
+def _replayed(
+    spec: LinkedSpec, folder: AttackFolder, rows: Rows, *, pairs: int
+) -> tuple[AuditRecord, Callable[[LinkedTable], AuditRecord]]:
+    """The record of the replay of a plan, and what adds to it the audits that need persons."""
+    plan = plan_linked(spec, VisitFrame.from_spec(spec))
+    with stage("replay the mechanisms"):
+        replayed = replay_persons(spec, plan, random_pairs=pairs, progress=advance)
+    record = record_of(plan, rows, replayed)
+
+    def look(table: LinkedTable) -> AuditRecord:
+        with stage("plant canaries"):
+            games = [CanaryGame.of(c, spec, plan, table) for c in (ALIKE, SPREAD)]
+            audits = tuple(confirmed(partial(g.audit, progress=advance)) for g in games)
+        found = record.model_copy(update={"audits": audits})
+        settings = spec.attacks.membership
+        if not settings.enabled:
+            return found
+        with stage("membership attack"):
+            report = attack_persons(table, spec, folder=folder.path, progress=advance)
+            unit = spec.dataset.privacy_unit.meaning
+            attack = attack_facts(report, pairs=settings.pairs, unit=unit)
+        return found.model_copy(update={"membership": attack})
+
+    return record, look
