@@ -29,6 +29,8 @@ class VisitSettings:
     """About so many groups of levels share a column's rows, in tables of two columns."""
     few_bins: int = 14
     """Up to so many bins stay as they are."""
+    strata: int = 6
+    """About so many groups of levels, of a fine column that an effect is adjusted for."""
     start: int = 24_000
     """Rows that the laws of steps are first fitted on."""
     fitted: int = 12_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from typer.testing import CliRunner
 import synthdp
 from synthdp.cli.main import app
 from synthdp.errors import SpecError, SynthdpError, VerifyError
+from synthdp.inference.answer import Answer, questions_of
+from synthdp.inference.visits import VisitQuestions
 from synthdp.release.linked import planned_linked
 from synthdp.spec.load.loader import linked_in
 from tests.release.linked.conftest import spec_at, write_spec
@@ -32,11 +35,7 @@ OF_SPEC = (
     "ui SPEC",
 )
 OF_BUNDLE = (
-    "answer BUNDLE",
-    "answer BUNDLE count()",
-    "answer BUNDLE --every",
     "show BUNDLE --pair sex stage",
-    "effect BUNDLE --treatment sex --outcome stage",
     "export BUNDLE --to sqlite:///OUT.db --table t",
     "copies BUNDLE --out OUT",
     "diff BUNDLE BUNDLE",
@@ -91,6 +90,22 @@ def test_the_road_by_commands(ward: Path, monkeypatch: pytest.MonkeyPatch) -> No
     done("budget", "--check", "releases/ward/bundle")
     assert "stays.stage" in done("graph", "show", "releases/ward/bundle")
     assert "ward" in done("index", "releases")
+
+
+@pytest.mark.check
+def test_a_bundle_answers_by_command_and_in_python(made: Path) -> None:
+    found = synthdp.Bundle(made).answer("share(stays.stage == '2') by patients.sex")
+    assert isinstance(found, Answer) and len(found.to_frame()) == 2
+    told = CliRunner().invoke(app, ["answer", str(made), "mean(stays.number)", "--json"])
+    assert json.loads(told.output)["law"] == "persons: each counts once"
+    lines = "share(stays[1].stage == '0')\nshare(stays[1].day > 3)\ncount()\n"
+    many = CliRunner().invoke(app, ["answer", str(made), "-"], input=lines)
+    assert "law: persons with a visit" in many.output and "law: persons: each" in many.output
+    every = CliRunner().invoke(app, ["answer", str(made), "--every"])
+    assert every.exit_code == 0 and "mean(stays.cost) by stays.stage" in every.output
+    assert {a.law for a in questions_of(made).every()} == {
+        rows.law for rows in VisitQuestions(made).rows.values()
+    }
 
 
 def test_python_refuses(made: Path, tmp_path: Path) -> None:
