@@ -81,14 +81,15 @@ class VisitStrata(Strata):
 
     def variances(self, functionals: Floats, *, sampled: bool) -> Floats:
         """Variances `[k]` by the noise, and by the sampling of persons where it is asked for."""
-        found = np.diag(self.noise(functionals))
+        found: Floats = np.diag(self.noise(functionals))
         if not sampled:
             return found
         whole = (self.counts * functionals**2).sum(axis=(1, 2, 3)).clip(0)
         rows = self.counts.sum(axis=(0, 1)).clip(1)
         common = (self.counts * functionals).sum(axis=(1, 2)) / rows
         of_strata = np.minimum((rows * common**2).sum(axis=1), whole)
-        return found + self.drawn(whole - of_strata, of_strata)
+        found = found + self.drawn(whole - of_strata, of_strata)
+        return found
 
     def drawn(self, own: Any, of_strata: Any) -> Any:
         """The variance by the sampling of persons, of sums of squares over independent rows: of

@@ -12,9 +12,11 @@ from typer.testing import CliRunner
 
 import synthdp
 from synthdp.cli.main import app
+from synthdp.data.visits import VisitFrame
 from synthdp.errors import SpecError, SynthdpError, VerifyError
 from synthdp.inference.answer import Answer, questions_of
 from synthdp.inference.visits import VisitQuestions
+from synthdp.model.visits.planning import effects_of, plan_linked
 from synthdp.release.linked import planned_linked
 from synthdp.spec.load.loader import linked_in
 from tests.release.linked.conftest import spec_at, write_spec
@@ -126,6 +128,11 @@ def test_a_spec_of_other_words_is_planned_alike(tmp_path: Path, change: dict[str
 
 def test_the_guide_has_a_spec_that_is_valid() -> None:
     page = Path(__file__).parents[3] / "docs" / "guides" / "visits.md"
-    (text,) = re.findall(r"^```yaml\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    text, more = re.findall(r"^```yaml\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
     spec = linked_in(text, path="hospital.yaml")
     assert spec is not None and spec.dataset.visits.at_most == 12
+    spec = linked_in(re.sub(r"^privacy:.*\n", more, text, flags=re.MULTILINE), path="hospital.yaml")
+    assert spec is not None
+    frame = VisitFrame.from_spec(spec)
+    ((_, effect, _),) = effects_of(plan_linked(spec, frame), spec, frame)
+    assert effect.adjusted == ("patients.smoker", "stays.stage")
