@@ -420,4 +420,5 @@ def _sampling(
     spread = [((v[arm][:, None] - of[arm]) ** 2).sum(0) / k[arm] ** 2 for arm in (0, 1)]
     beyond = differs**2 - variance * (spread[0] + spread[1])
     weight = (k[0] * k[1] ** 4 + k[1] * k[0] ** 4) / k.sum(0) ** 4
-    return float(strata.drawn(own, max(float(weight @ beyond), 0.0)))
+    of_strata = min(max(float(weight @ beyond), 0.0), own)
+    return float(strata.drawn(own - of_strata, of_strata))

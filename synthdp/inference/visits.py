@@ -1,8 +1,8 @@
 """Answers of a bundle of persons with visits: which rows a question is about, and what tables tell.
 
-Columns are named as arrows name them: `persons.sex`, `visits[1].stage`, `visits[last].stage`,
-`visits.stage` (all visits), `visits[-1].stage` (the one before), `visits[later].stage` (all but the
-first), `visits.number` (how many a person has). Where they stand says what rows a question is of
+Columns are named as arrows name them: `patients.sex`, `stays[1].stage`, `stays[last].stage`,
+`stays.stage` (all stays), `stays[-1].stage` (the one before), `stays[later].stage` (all but the
+first), `stays.number` (how many a person has). Where they stand says what rows a question is of
 (`Asked`), and so whether a person counts once or each visit does.
 
 Persons are the sample, and visits of one person go together. With U_i the sum of what the at most m
