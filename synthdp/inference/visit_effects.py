@@ -270,7 +270,7 @@ class _Asked:
         if self.spec.graph.mode == "given" and source.given:
             yield "a column's own past is taken to be a cause of it only where an arrow says so"
         t, y = rows.slices
-        if y is not None and (t is None or t < y):
+        if (y or 0) > (t or 0):
             yield "the effect is that if nobody were lost between the two"
         if source.adjusted:
             yield (

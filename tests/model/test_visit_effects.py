@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -21,6 +22,8 @@ from synthdp.model.visits.effects import (
     windows,
 )
 from synthdp.spec.model.linked import LinkedSpec
+from tests.model.test_visits import fitted
+from tests.visits import linked_spec, made_up
 
 SPEC = LinkedSpec.model_validate(
     yaml.safe_load(
@@ -123,3 +126,23 @@ def test_without_arrows_there_is_no_effect() -> None:
     assert checked_adjustment(predicted, FRAME, rows, ["visits.stage"]) == ("visits.stage",)
     assert not apart(predicted, FRAME, rows, ["visits.stage"], own_past=True)
     assert apart(predicted, FRAME, replace(rows, most=1), ["visits.stage"], own_past=True)
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("mode", ["given", "predict"])
+def test_an_effect_has_a_table_of_its_own_on_groups_of_levels(tmp_path: Path, mode: str) -> None:
+    """With many rows and hardly any noise its counts are those of the rows, in both modes."""
+    asked = {"kind": "effect", "treatment": "visits.drug", "outcome": "visits[+1].stage"}
+    asked |= {"level": "2", "adjust": ["persons.sex", "visits.stage", "visits.bp"]}
+    more: dict[str, Any] = {"estimands": [asked]} | (
+        {} if mode == "given" else {"graph": {"mode": mode}}
+    )
+    shares = {"steps": 0.4, "estimands": 0.1}
+    privacy = {"privacy": {"epsilon": 4.0, "delta": 1e-4, "shares": shares}}
+    _, found = fitted(tmp_path, linked_spec(**more, **privacy), made_up(600))
+    (table,) = found.tables.value["estimand: 1"]
+    assert table.columns[:3] == ("visits[-1].drug", "visits.stage", "persons.sex")
+    assert 4 <= table.counts.shape[4] <= 8 and [*table.starts] == ["visits[-1].bp"]
+    _, visits = made_up(600)
+    many = visits.groupby("id").size().clip(upper=4)
+    assert table.counts.sum() == (many - 1).sum()
