@@ -52,7 +52,6 @@ Looks = dict[str, tuple[str, tuple[NoisyTable, ...]]]
 
 ALL = "all visits"
 LAST, LATER = "last", "later"
-SHOWN = 12  # of what could be asked
 
 
 @dataclass(frozen=True)
@@ -176,10 +175,11 @@ class VisitQuestions:
         if found.tier == "C":
             asked, every = {*query.columns}, rows.joint()
             joint = [s for s in every if asked & {*s}] or every
-            shown = "; ".join(" with ".join(s) for s in joint[:SHOWN])
+            most = 2 * SETTINGS.max_shown
+            shown = "; ".join(" with ".join(s) for s in joint[:most])
             raise OutputError(
                 f"no noisy tables tell it of {rows.law}: of {listed(query.columns)} together",
-                hint=f"tables of these rows have {shown}{'; ...' if len(joint) > SHOWN else ''}",
+                hint=f"tables of these rows have {shown}{'; ...' if len(joint) > most else ''}",
             )
         check_agreement(found.agreement, self.bundle, query.columns)
         said = [f"law: {rows.law}", *found.about]
@@ -299,79 +299,70 @@ def _rows_at(places: set[str], rows: Collection[str], frame: VisitFrame) -> list
     return found if places else found[:2]
 
 
+Kind = tuple[str, int, str, dict[str, Column], dict[str, str]]
+"""A law, the most rows of a person, a view, columns as questions name them, and other names of the
+view's columns."""
+
+
 def rows_of(bundle: LinkedBundle, tables: Mapping[str, Sequence[NoisyTable]]) -> dict[str, Asked]:
     """The rows that the tables of a bundle, by view, can be asked about."""
-    frame, spec = bundle.frame, bundle.linked
-    people, events = spec.columns[frame.people], spec.columns[frame.events]
+    frame, found = bundle.frame, dict[str, Asked]()
     visits = [c.name for c in frame.of_visits.columns]
-    count = Integer(type="integer", lower=0, upper=frame.most, bins=frame.most + 1)
-    own: dict[str, Column] = {frame.person(c.name): people[c.name] for c in frame.columns.columns}
-    own |= {frame.person("age"): _time(frame, c) for c in [frame.age] if c}
-    ends = {frame.now("number"): count, frame.now("end"): column_of_ends(frame)}
-    till = {frame.last("till"): _time(frame, c) for c in [frame.till] if c}
-
-    def at(place: str) -> Callable[[str], str]:
-        return lambda name: f"{frame.events}{place}.{name}"
-
-    def of(place: Callable[[str], str], *more: str) -> dict[str, Column]:
-        return {place(name): events[name] for name in (*more, *visits)}
-
-    def asked(
-        law: str,
-        most: int,
-        view: str,
-        columns: Mapping[str, Column],
-        names: Mapping[str, str] | None = None,
-        first: Sequence[NoisyTable] = (),
-    ) -> Asked:
-        shown = names or {}
-        domain = Domain(
-            tuple(
-                replace(
-                    column(c.name, count) if c.name == frame.now("number") else c,
-                    name=shown.get(c.name, c.name),
-                )
-                for c in frame.views[view].columns
-            )
-        )
-        known = [renamed(t, shown) for t in tables.get(view, ())]
-        sides = (first, known) if first else (known,)
-        return Asked(law, most, columns, domain, *sides)
-
-    later, second, gap = at(f"[{LATER}]"), at("[2]"), _time(frame, frame.gap)
     first = [renamed(t, {frame.first(n): frame.now(n) for n in visits}) for t in tables[OUTER]]
-    found = {
-        PERSONS: asked("persons: each counts once", 1, PERSONS, own | ends | till),
-        OUTER: asked(
-            "persons with a visit: each counts once",
-            1,
-            OUTER,
-            own | of(frame.first, frame.order.name) | of(frame.last) | ends,
+    for name, (law, most, view, columns, shown) in _kinds(bundle.linked, frame, visits).items():
+        known = [renamed(t, shown) for t in tables[view]]
+        sides = [first, known] if name == ALL else [known]
+        if all(sides):
+            found[name] = Asked(law, most, columns, _named(frame, view, shown), *sides)
+    return found
+
+
+def _kinds(spec: LinkedSpec, frame: VisitFrame, visits: Sequence[str]) -> dict[str, Kind]:
+    """All kinds of rows."""
+    many, later = frame.most, f"{frame.events}[{LATER}]."
+    known = {n: column_of(spec, frame, n) for n in frame.modelled.names}
+
+    def at(place: Callable[[str], str], *more: str) -> dict[str, Column]:
+        return {place(n): spec.columns[frame.events][n] for n in (*more, *visits)}
+
+    ends = {frame.now("number"): _count(frame)}
+    ends |= {frame.now("end"): Ordinal(type="ordinal", categories=frame.ends)}
+    till = {frame.last("till"): _time(frame, c) for c in [frame.till] if c}
+    gap, second = _time(frame, frame.gap), f"{frame.events}[2]."
+    outer = known | at(frame.first, frame.order.name) | at(frame.last) | ends
+    of_second = known | at(frame.first) | at(lambda n: f"{second}{n}") | {f"{second}gap": gap}
+    steps = known | at(frame.before) | at(lambda n: f"{later}{n}") | {frame.now("gap"): gap}
+    first = {frame.before(n): frame.first(n) for n in visits}
+    return {
+        PERSONS: ("persons: each counts once", 1, PERSONS, known | ends | till, {}),
+        OUTER: ("persons with a visit: each counts once", 1, OUTER, outer, {}),
+        ALL: (
+            f"visits: each counts once, the first {many} of a person",
+            *(many, STEPS, known | at(frame.now), {}),
         ),
-        ALL: asked(
-            f"visits: each counts once, the first {frame.most} of a person",
-            frame.most,
-            STEPS,
-            own | of(frame.now),
-            first=first,
-        ),
-        SECOND: asked(
+        SECOND: (
             "second visits: one of each person who has two",
-            1,
-            SECOND,
-            own | of(frame.first) | of(second) | {second("gap"): gap},
-            {frame.before(n): frame.first(n) for n in visits}
-            | {frame.now(n): second(n) for n in ("gap", *visits)},
+            *(1, SECOND, of_second),
+            first | {frame.now(n): f"{second}{n}" for n in ("gap", *visits)},
         ),
-        LATER: asked(
-            f"visits after the first: each counts once, {frame.most - 1} of a person at most",
-            frame.most - 1,
-            STEPS,
-            own | of(frame.before) | of(later) | {frame.now("gap"): gap},
-            {frame.now(n): later(n) for n in visits},
+        LATER: (
+            f"visits after the first: each counts once, {many - 1} of a person at most",
+            *(many - 1, STEPS, steps, {frame.now(n): f"{later}{n}" for n in visits}),
         ),
     }
-    return {name: rows for name, rows in found.items() if rows.tables}
+
+
+def _named(frame: VisitFrame, view: str, shown: Mapping[str, str]) -> Domain:
+    """The columns of a view as questions name them, numbers of visits as numbers."""
+    own = {frame.now("number"): column("number", _count(frame))}
+    columns = (own.get(c.name, c) for c in frame.views[view].columns)
+    names = (shown.get(c.name, c.name) for c in frame.views[view].columns)
+    return Domain(tuple(replace(c, name=n) for c, n in zip(columns, names, strict=True)))
+
+
+def _count(frame: VisitFrame) -> Integer:
+    """How many visits there are."""
+    return Integer(type="integer", lower=0, upper=frame.most, bins=frame.most + 1)
 
 
 def column_of(spec: LinkedSpec, frame: VisitFrame, name: str) -> Column:
@@ -382,11 +373,6 @@ def column_of(spec: LinkedSpec, frame: VisitFrame, name: str) -> Column:
         assert known is not None or frame.age is not None
         return _time(frame, frame.age) if known is None else known  # type: ignore[arg-type]
     return spec.columns[frame.events][own]
-
-
-def column_of_ends(frame: VisitFrame) -> Column:
-    """How visits end, as a column that can be asked about."""
-    return Ordinal(type="ordinal", categories=frame.ends)
 
 
 def renamed(table: NoisyTable, names: Mapping[str, str]) -> NoisyTable:

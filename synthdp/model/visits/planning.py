@@ -14,6 +14,7 @@ import networkx as nx
 from synthdp.data.visits import OUTER, PERSONS, SECOND, STEPS, VisitFrame
 from synthdp.errors import BudgetError
 from synthdp.model.visits.effects import MeasuredEffect, measured_effect
+from synthdp.model.visits.laws import SETTINGS
 from synthdp.privacy.calibration import calibrated, mu_of
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.mechanisms.views import OnView
@@ -37,10 +38,6 @@ VISIT_PARTS = {"given": (0.35, 0.0, 0.3), "predict": (0.3, 0.2, 0.15)}
 """Of that of visits, for pairs of first, second and last visits."""
 NUMBERS_PART = 0.7
 """Of that of ends, that is for how many visits there are, and how they end."""
-MAX_CELLS = 100_000
-"""Of a table that an effect is measured by."""
-HOPELESS = 0.25
-"""Deviation of an effect's noise, in spans of the outcome, from which on nothing is learned."""
 SHARP = 0.25
 """Noise of how many visits there are, in that of other tables."""
 
@@ -215,12 +212,13 @@ def check_effects(plan: ReleasePlan, spec: LinkedSpec, frame: VisitFrame) -> Non
     for purpose, asked, sigma in effects_of(plan, spec, frame):
         names = (asked.rows.treatment, asked.rows.outcome, *asked.adjusted)
         cells, noise = math.prod(asked.sizes(frame)), asked.noise(frame, persons, sigma)
-        if cells > MAX_CELLS or noise > HOPELESS:
+        if cells > SETTINGS.max_cells or noise > SETTINGS.hopeless:
             why = f"noise would move the effect by {noise:.0%} of its span even at best"
+            if cells > SETTINGS.max_cells:
+                why = f"at most {SETTINGS.max_cells:,} are measured"
             raise BudgetError(
-                f"{purpose}: a table of {', '.join(names)} has {cells:,} cells,"
-                f" {why if cells <= MAX_CELLS else f'and at most {MAX_CELLS:,} are measured'};"
-                " nothing was read or spent",
+                f"{purpose}: a table of {', '.join(names)} has {cells:,} cells, and {why}; nothing"
+                " was read or spent",
                 hint="adjust for fewer columns, if the graph allows it, declare fewer levels, ask"
                 " of one visit by its number, or raise privacy.shares.estimands",
             )
