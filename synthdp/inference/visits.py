@@ -325,7 +325,7 @@ def _kinds(spec: LinkedSpec, frame: VisitFrame, visits: Sequence[str]) -> dict[s
     def at(place: Callable[[str], str], *more: str) -> dict[str, Column]:
         return {place(n): spec.columns[frame.events][n] for n in (*more, *visits)}
 
-    ends = {frame.now("number"): _count(frame)}
+    ends: dict[str, Column] = {frame.now("number"): _count(frame)}
     ends |= {frame.now("end"): Ordinal(type="ordinal", categories=frame.ends)}
     till = {frame.last("till"): _time(frame, c) for c in [frame.till] if c}
     gap, second = _time(frame, frame.gap), f"{frame.events}[2]."
