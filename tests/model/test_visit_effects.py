@@ -12,6 +12,7 @@ import yaml
 from synthdp.data.visits import VisitFrame
 from synthdp.errors import OutputError
 from synthdp.model.visits.effects import (
+    CASES,
     EffectRows,
     Window,
     adjustment,
@@ -21,7 +22,7 @@ from synthdp.model.visits.effects import (
     unrolled,
     windows,
 )
-from synthdp.spec.model.linked import LinkedSpec
+from synthdp.spec.model.linked import ONE_STEP, LinkedSpec
 from tests.model.test_visits import fitted
 from tests.visits import linked_spec, made_up
 
@@ -112,6 +113,10 @@ def test_who_is_lost_before_the_outcome_may_not_depend_on_it() -> None:
 def test_several_steps_are_refused(treatment: str, outcome: str, told: str) -> None:
     with pytest.raises(OutputError, match=told):
         effect_rows(FRAME, treatment, outcome)
+
+
+def test_what_a_spec_allows_is_what_is_read() -> None:
+    assert {*CASES} == ONE_STEP
 
 
 def test_without_arrows_there_is_no_effect() -> None:
