@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 import synthdp
 from synthdp.cli.main import app
 from synthdp.errors import BudgetError, OutputError
-from synthdp.release.linked import planned_linked
+from synthdp.privacy.mechanisms.views import ChosenOnView
+from synthdp.release.linked import planned_linked, resume_linked
 from synthdp.verify.checks import verify_bundle
 from tests.release.linked.conftest import (
     MOST,
@@ -98,3 +99,27 @@ def test_what_is_hopeless_or_confounded_is_refused_before_anything_is_spent(tmp_
     with pytest.raises(OutputError, match="has no mean"):
         run(path)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.check
+def test_a_release_that_stops_between_effects_pays_for_each_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tables(tmp_path)
+    path, seen, true = write_spec(tmp_path, PAID), list[int](), ChosenOnView.pack
+
+    def stopped(look: ChosenOnView, value: Any) -> Any:
+        seen.append(max(map(len, look.chosen.tables)))
+        if seen[-1] > 2 and len(seen) > 2:  # the table of the second effect, once
+            raise KeyboardInterrupt
+        return true(look, value)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ChosenOnView, "pack", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            run(path)
+    outcome = resume_linked(spec_at(path), tmp_path / "out")
+    assert verify_bundle(outcome.bundle).ok
+    charged = json.loads((outcome.bundle / "privacy/ledger.json").read_text())["entries"]
+    paid = [e["body"]["purpose"] for e in charged if e["kind"] == "charge"]
+    assert paid.count("estimand: 1") == paid.count("estimand: 2") == 1
