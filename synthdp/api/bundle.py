@@ -368,7 +368,7 @@ class Bundle:
         return effect_of_bundle(self.path, EffectQuery(treatment, outcome, names, reference, level))
 
     @property
-    def estimands(self) -> tuple[EstimandResult, ...]:
+    def estimands(self) -> tuple[EstimandResult | EffectAnswer, ...]:
         """What the release was asked and paid for, with 95% intervals, in the order of the spec.
 
         Raises:
@@ -378,9 +378,9 @@ class Bundle:
         >>> synthdp.Bundle("releases/clinic/bundle").estimands
         ()
         """
-        from synthdp.inference.estimands import bundle_estimands
+        from synthdp.inference.answer import questions_of
 
-        return bundle_estimands(self.path)
+        return questions_of(self.path).paid
 
     @property
     def scores(self) -> pd.DataFrame:

@@ -27,7 +27,7 @@ from synthdp.bundle.linked import (
     table_files,
     written_columns,
 )
-from synthdp.bundle.noisy_values import MARGINALS
+from synthdp.bundle.noisy_values import ESTIMANDS, MARGINALS
 from synthdp.bundle.signing import STATEMENT
 from synthdp.bundle.table_files import (
     CROISSANT,
@@ -281,4 +281,5 @@ def linked_files(spec: LinkedSpec) -> tuple[str, ...]:
     privacy = ("privacy/certificate.json", "privacy/ledger.json", "privacy/profile.json")
     tables = [file for pair in table_files(spec).values() for file in pair]
     primary = {MARGINALS, *MODEL_FILES, *privacy, "spec.yaml", *tables}
+    primary |= {ESTIMANDS} if spec.estimands else set()
     return tuple(sorted({*primary, *LINKED_DERIVED} - {DEPLOYMENT, STATEMENT}))

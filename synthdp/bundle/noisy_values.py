@@ -61,7 +61,7 @@ def read_tables(bundle: Path) -> tuple[NoisyTable, ...]:
     return tuple(map(table_from_json, stated))
 
 
-def _over_domain(table: NoisyTable, domain: Domain) -> bool:
+def over_domain(table: NoisyTable, domain: Domain) -> bool:
     """Whether a table has columns of the domain, and the shape of their levels or groups."""
     if len(set(table.columns)) < len(table.columns) or not set(table.columns) <= {*domain.names}:
         return False
@@ -97,7 +97,7 @@ def level_law(bundle: Path, domain: Domain, *, margins: bool) -> LevelLaw:
     grouped = {name for t in tables for name in t.starts}
     asked = domain.names if margins or grouped else ()
     fit = all(
-        _over_domain(t, domain) and np.isfinite(t.counts).all() and t.sigma > 0 for t in tables
+        over_domain(t, domain) and np.isfinite(t.counts).all() and t.sigma > 0 for t in tables
     )
     if not fit or not known.issuperset(asked):
         raise foreign

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -34,7 +34,7 @@ from synthdp.bundle.linked import (
     written_columns,
 )
 from synthdp.bundle.linked_texts import LINKED_DERIVED
-from synthdp.bundle.noisy_values import MARGINALS
+from synthdp.bundle.noisy_values import ESTIMANDS, MARGINALS
 from synthdp.bundle.signing import Signer
 from synthdp.bundle.table_files import write_csv, write_parquet
 from synthdp.bundle.write import sum_and_sign, write_text
@@ -52,13 +52,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class LinkedContent:
-    """All that goes into a bundle: both tables as frames, persons first, and what was fitted."""
+    """All that goes into a bundle: both tables as frames, persons first, what was fitted, and
+    figures of estimands where the spec has any.
+    """
 
     spec: LinkedSpec
     run: str
     plan: ReleasePlan
     synthetic: Released[tuple[pd.DataFrame, pd.DataFrame]]
     fitted: FittedVisits
+    estimands: Released[dict[str, Any]] | None = None
 
 
 def receipts_of(content: LinkedContent) -> dict[str, frozenset[Receipt]]:
@@ -72,6 +75,10 @@ def receipts_of(content: LinkedContent) -> dict[str, frozenset[Receipt]]:
     found |= {MARGINALS: tables.receipts, **dict.fromkeys(MODEL_FILES, model.receipts)}
     if content.spec.graph.mode == "predict":
         found |= dict.fromkeys(("graph.json", "graph.svg"), tables.receipts)
+    if (content.estimands is not None) != bool(content.spec.estimands):
+        refuse("estimands", "must be there where the spec has any, and nowhere else")
+    if content.estimands is not None:
+        found[ESTIMANDS] = released("estimands", content.estimands, dict).receipts
     return found | {REPORT: frames.receipts | tables.receipts}
 
 
@@ -120,6 +127,8 @@ def write_linked(
             "privacy/profile.json": profile_of(facts.planned, as_one(spec)),
         }.items():
             write_text(draft / name, as_json(stated))
+        if content.estimands is not None:
+            write_text(draft / ESTIMANDS, as_json(content.estimands.value))
         bundle = LinkedBundle(draft, as_one(spec), facts, entries[-1].at[:10], spec)
         for name, derived in LINKED_DERIVED.items():
             text = derived.make(bundle)

@@ -42,9 +42,9 @@ def answer(
     """Answer a question from a bundle's noisy tables, with a 95% interval where there is one.
     Without a question, print what the release measured and paid for.
     """
-    from synthdp.files import check_sums
+    from synthdp.files import check_sums, read_text
     from synthdp.spec.expressions.query import parse_query
-    from synthdp.spec.load.loader import load_spec
+    from synthdp.spec.load.loader import linked_in, load_spec
 
     if form is not None and (as_json or query is None):
         raise OutputError(
@@ -58,13 +58,14 @@ def answer(
         return
     if query is not None:  # a mistake is told before anything slow is imported
         check_sums(bundle, ("spec.yaml",))
-        parse_query(query, load_spec(bundle / "spec.yaml").columns)
+        if linked_in(read_text(bundle / "spec.yaml"), path="spec.yaml") is None:
+            parse_query(query, load_spec(bundle / "spec.yaml").columns)
     with working():
-        from synthdp.inference.answer import answer_bundle
-        from synthdp.inference.estimands import bundle_estimands
+        from synthdp.inference.answer import questions_of
 
-        found = None if query is None else answer_bundle(bundle, query)
-        paid = bundle_estimands(bundle) if query is None else ()
+        questions = questions_of(bundle)
+        found = None if query is None else questions.answer(query)
+        paid = questions.paid if query is None else ()
     if found is not None and form is not None:
         typer.echo(found.to_csv(), nl=False)
         return
@@ -78,14 +79,14 @@ def answer(
 
 def _every(bundle: Path, *, alone: bool) -> None:
     """The honest companion of the rows: with what is not known among it."""
-    from synthdp.inference.answer import HEADER, Questions, as_csv
+    from synthdp.inference.answer import HEADER, as_csv, questions_of
 
     if not alone:
         raise OutputError("--every asks its own questions, and prints CSV", hint="give it alone")
     with working():
         lines = [
             [found.query.text, ", ".join(found.query.by), ", ".join(group), *told]
-            for found in Questions(bundle).every()
+            for found in questions_of(bundle).every()
             for group, told in found.lines()
         ]
     typer.echo(as_csv(("question", "by", "group", *HEADER), lines), nl=False)
@@ -95,9 +96,9 @@ def _session(bundle: Path, *, as_json: bool, as_csv: bool) -> None:
     """Answer the questions of standard input, line by line: in JSON each is a line, else an empty
     line parts them. One that cannot be answered is told, and does not end the others.
     """
-    from synthdp.inference.answer import Questions
+    from synthdp.inference.answer import questions_of
 
-    questions, refused = Questions(bundle), 0
+    questions, refused = questions_of(bundle), 0
     for text in filter(None, map(str.strip, sys.stdin)):
         try:
             found = questions.answer(text)
@@ -153,10 +154,12 @@ def effect(
 
 
 def _columns(bundle: Path, given: list[str]) -> tuple[str, ...]:
+    from synthdp.files import read_text
     from synthdp.spec.expressions.parsed import listed_names
-    from synthdp.spec.load.loader import load_spec
+    from synthdp.spec.load.loader import linked_in, load_spec
 
-    known = load_spec(bundle / "spec.yaml").columns
+    linked = linked_in(read_text(bundle / "spec.yaml"), path="spec.yaml") is not None
+    known = () if linked else load_spec(bundle / "spec.yaml").columns
     return tuple(name for text in given for name in listed_names(text, known))
 
 

@@ -11,6 +11,7 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, product
@@ -21,8 +22,8 @@ import numpy as np
 
 from synthdp.bundle.noisy_values import MARGINALS, level_law
 from synthdp.data.domain import Domain
-from synthdp.errors import OutputError, VerifyError
-from synthdp.files import check_sums
+from synthdp.errors import OutputError, SynthdpError, VerifyError
+from synthdp.files import check_sums, read_text
 from synthdp.inference import correlation
 from synthdp.inference import figures as of_cells
 from synthdp.inference.estimands import (
@@ -49,13 +50,14 @@ from synthdp.privacy.mechanisms.sums import NoisyProducts
 from synthdp.privacy.plan import MOMENTS
 from synthdp.spec.expressions.parsed import Expression, quoted
 from synthdp.spec.expressions.query import Query, parse_query
-from synthdp.spec.load.loader import load_spec
+from synthdp.spec.load.loader import linked_in, load_spec
 from synthdp.spec.model import ReleaseSpec
 from synthdp.spec.model.evaluation import Clip, number_bounds
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from synthdp.inference.visits import VisitQuestions
 
 Tier = Literal["A", "B", "C"]
 HEADER = (
@@ -72,7 +74,7 @@ class Answer:
     what the figures are of. `unit` is that of their numbers, where the spec declares one, and
     `groups` has each figure's level of every column of `by`. `unmeasured` has the sets of columns,
     of tier C, whose table would have to be measured. `agreement` is the test that the tables agree,
-    where there is one.
+    where there is one. `law` says what a row is, of persons with visits.
     """
 
     query: Query
@@ -83,6 +85,7 @@ class Answer:
     agreement: Agreement | None = None
     unit: str | None = None
     groups: tuple[tuple[str, ...], ...] = ((),)
+    law: str | None = None
 
     @property
     def estimate(self) -> Value | None:
@@ -113,7 +116,7 @@ class Answer:
             "about": list(self.about),
             "unmeasured": list(map(list, self.unmeasured)),
             "agreement": None if self.agreement is None else self.agreement.to_json(),
-        }
+        } | ({} if self.law is None else {"law": self.law})
 
     def to_csv(self) -> str:
         """The figures as CSV, a line for each, with the columns of `by` first."""
@@ -234,7 +237,7 @@ class Questions:
             if clip is None or clip == number_bounds(spec.columns[query.column or ""]):
                 result = self.paid[i]
                 said = (*result.about, *outside_domain(query, spec))
-                return _labelled(Answer(query, "A", result.figures, said), spec, domain)
+                return labelled(Answer(query, "A", result.figures, said), spec, domain)
         found = answer_tables(query, spec, domain, tables, self.moments)
         check_agreement(found.agreement, self.bundle, query.columns)
         if found.tier == "C" and not of_rows:
@@ -252,10 +255,10 @@ class Questions:
                 for _, clip in same
                 if clip is not None
             ]
-        return _labelled(replace(found, about=(*found.about, *near)), spec, domain)
+        return labelled(replace(found, about=(*found.about, *near)), spec, domain)
 
 
-def _labelled(found: Answer, spec: ReleaseSpec, domain: Domain) -> Answer:
+def labelled(found: Answer, spec: ReleaseSpec, domain: Domain) -> Answer:
     """An answer with its unit and the levels of its groups, and with dates as texts."""
     query, unit, figures = found.query, None, found.figures
     if query.column is not None:
@@ -266,9 +269,19 @@ def _labelled(found: Answer, spec: ReleaseSpec, domain: Domain) -> Answer:
     return replace(found, figures=figures, unit=unit, groups=groups)
 
 
+def questions_of(bundle: Path) -> Questions | VisitQuestions:
+    """A bundle, of one table or of linked ones, that questions are asked of."""
+    with suppress(OSError, ValueError, RecursionError, SynthdpError):  # told by what reads it
+        if linked_in(read_text(bundle / "spec.yaml"), path="spec.yaml") is not None:
+            from synthdp.inference.visits import VisitQuestions
+
+            return VisitQuestions(bundle)
+    return Questions(bundle)
+
+
 def answer_bundle(bundle: Path, text: str) -> Answer:
     """The answer of the bundle in a folder; it raises what `Questions.answer` does."""
-    return Questions(bundle).answer(text)
+    return questions_of(bundle).answer(text)
 
 
 def answer_tables(
@@ -286,33 +299,43 @@ def answer_tables(
         ValueError: the tables are not over the domain.
     """
     rows = Rows.of_spec(spec)
-    solver, cells = _solver(query, domain, tables)
-    everything = frozenset(range(len(query.columns)))
-    missing = [everything] if cells is None else _missing(query, cells, solver)
-    if missing or cells is None:
+    solver, cells = solver_of(query, domain, tables)
+    found = answer_cells(query, spec, solver, cells, rows, tables)
+    if found.tier == "C":
         of_cells.check_groups(query, domain.columns)
         total = float(LeastSquares(measured(tables, domain, (), grouped=False)).counts)
-        figures: tuple[Figure, ...] = (Figure(None, total / (1 - rows.holdout)),)
-        agreement = None
-    else:
-        make = correlation.figure if query.other else of_cells.figure
-        figures = tuple(
-            make(query, asked, solver, rows, group)
-            for group, asked in of_cells.by_groups(query, cells)
-        )
-        agreement = solver.agreement()
-    names = tuple(tuple(query.columns[i] for i in sorted(axes)) for axes in missing)
-    tier: Tier = "C" if missing else "A" if solver.measured.whole else "B"
-    words = about(query, spec, tier, cells, names, tables)
-    found = Answer(query, tier, figures, words, names, agreement)
+        found = replace(found, figures=(Figure(None, total / (1 - rows.holdout)),))
     summed = mean_figures(query, spec, domain, tables, moments) if moments else None
     if summed is None:
         return found
-    if missing or cells is None:
+    if found.tier == "C" or cells is None:
         return _by_sums(found, summed, [], spec)
     asked_of = [asked for _, asked in of_cells.by_groups(query, cells)]
     taken = (solver.functionals(of_cells.extremes(query, asked, solver)) for asked in asked_of)
     return _by_sums(found, summed, list(map(of_cells.noise_width, taken)), spec)
+
+
+def answer_cells(
+    query: Query,
+    spec: ReleaseSpec,
+    solver: LeastSquares,
+    cells: CellRoles | None,
+    rows: Rows,
+    tables: Sequence[NoisyTable],
+) -> Answer:
+    """The answer of cells that were solved for; in tier C it has no figures."""
+    everything = frozenset(range(len(query.columns)))
+    missing = [everything] if cells is None else _missing(query, cells, solver)
+    names = tuple(tuple(query.columns[i] for i in sorted(axes)) for axes in missing)
+    tier: Tier = "C" if missing else "A" if solver.measured.whole else "B"
+    words = about(query, spec, tier, cells, names, tables)
+    if missing or cells is None:
+        return Answer(query, tier, (), words, names)
+    make = correlation.figure if query.other else of_cells.figure
+    figures = tuple(
+        make(query, asked, solver, rows, group) for group, asked in of_cells.by_groups(query, cells)
+    )
+    return Answer(query, tier, figures, words, names, solver.agreement())
 
 
 def _by_sums(
@@ -346,7 +369,7 @@ def check_agreement(found: Agreement | None, bundle: Path, names: Sequence[str])
         )
 
 
-def _solver(
+def solver_of(
     query: Query, domain: Domain, tables: Sequence[NoisyTable]
 ) -> tuple[LeastSquares, CellRoles | None]:
     """Least squares on levels, or on groups of them; no roles where there are too many cells.

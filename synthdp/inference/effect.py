@@ -15,7 +15,7 @@ from typing import Any, Literal
 from synthdp.bundle.noisy_values import MARGINALS, level_law
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError
-from synthdp.files import check_sums
+from synthdp.files import check_sums, read_text
 from synthdp.graph.causal import NO_CAUSES, CausalGraph
 from synthdp.graph.formats import read_graph
 from synthdp.graph.knowledge import Knowledge
@@ -29,7 +29,7 @@ from synthdp.inference.least_squares import LeastSquares, Measured, measured
 from synthdp.inference.model_only import TABLE, model_effects
 from synthdp.inference.words import about_figures, about_graph, effect_text
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.spec.load.loader import load_spec
+from synthdp.spec.load.loader import linked_in, load_spec
 from synthdp.spec.model import ReleaseSpec
 
 ASSUME_HINT = (
@@ -87,6 +87,10 @@ def effect_of_bundle(bundle: Path, query: EffectQuery) -> EffectAnswer:
         VerifyError: a file was changed, or cannot be read, or the tables do not agree.
     """
     check_sums(bundle, ("spec.yaml", MARGINALS, "graph.json"))
+    if linked_in(read_text(bundle / "spec.yaml"), path="spec.yaml") is not None:
+        from synthdp.inference.visit_effects import effect_of_visits
+
+        return effect_of_visits(bundle, query)
     spec = load_spec(bundle / "spec.yaml")
     query, domain, graph = query.checked(spec), Domain.from_spec(spec.columns), read_graph(bundle)
     tables = level_law(bundle, domain, margins=False).tables

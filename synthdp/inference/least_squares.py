@@ -116,19 +116,24 @@ class Measured:
 
 
 def measured(
-    tables: Sequence[NoisyTable], domain: Domain, names: Sequence[str], *, grouped: bool
+    tables: Sequence[NoisyTable],
+    domain: Domain,
+    names: Sequence[str],
+    *,
+    grouped: bool,
+    groups: LevelGroups | None = None,
 ) -> Measured:
     """The margins of `tables` over the columns `names`, each with its noise.
 
     Every table counts the same rows, and each is used once: by its margin over those of the columns
     that it has. Margins over the same columns are pooled by inverse variance. With `grouped`,
-    columns that some table counts on groups of levels have these groups.
+    columns that some table counts on groups of levels have these groups, or the given `groups`.
     Otherwise all have their levels, and a table on groups tells nothing of its grouped columns.
 
     Raises:
         ValueError: two tables group a column in two ways.
     """
-    groups = groups_of(tables, domain)
+    groups = groups_of(tables, domain) if groups is None else groups
     chosen = groups if grouped else LevelGroups(domain, {})
     columns = tuple(chosen.coarse[name] for name in names)
     parts: dict[Axes, list[Margin]] = {}

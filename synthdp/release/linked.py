@@ -34,6 +34,7 @@ from synthdp.data.visits import VisitFrame
 from synthdp.errors import GateError
 from synthdp.evaluate.visits import with_ends
 from synthdp.files import missing_folders, text_sha256
+from synthdp.inference.visit_effects import check_queries, effects_json
 from synthdp.ledger.connect import (
     balance_of,
     budget_noted,
@@ -52,7 +53,7 @@ from synthdp.privacy.linked import read_linked
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.mechanisms.views import OnView
 from synthdp.privacy.noise import Streams, fresh_generator
-from synthdp.privacy.plan import ReleasePlan
+from synthdp.privacy.plan import ESTIMAND, ReleasePlan
 from synthdp.privacy.private import Confidential, Private
 from synthdp.privacy.session import Session
 from synthdp.progress import advance, seconds, shown_on, stage, warn
@@ -254,11 +255,17 @@ def carry_out(job: LinkedJob, *, force: bool, attack: AttackWhen = "now") -> Lin
         with stage("sample"):
             persons, rng = persons_of(spec), fresh_generator()
             frames = fitted.model.map(lambda m: drawn_frames(spec, m, persons, rng=rng))
+            paid = fitted.tables.map(lambda t: effects_json(spec, job.frame, t))
         with stage("bundle"):
             session.settle()
             if not job.published:
                 content = LinkedContent(
-                    spec=spec, run=folder.run, plan=job.plan, synthetic=frames, fitted=fitted
+                    spec=spec,
+                    run=folder.run,
+                    plan=job.plan,
+                    synthetic=frames,
+                    fitted=fitted,
+                    estimands=paid if spec.estimands else None,
                 )
                 _publish(job, content, log, force=force)
             folder.note_published()
@@ -382,6 +389,7 @@ def linked_facts(
     """
     frame = VisitFrame.from_spec(spec)
     plan = plan_linked(spec, frame) if plan is None else plan
+    check_queries(spec, frame)
     facts, known = plan.to_json(), spec.graph.mode != "predict"
     pairs = arrows_of(spec, frame).tables(frame)
     parts = shares([s["epsilon_alone"] for s in facts["spends"]], delta=plan.delta)
@@ -393,6 +401,7 @@ def linked_facts(
             tables, noise = len(look.inner.tables), min(look.inner.sigmas)
         else:  # mode predict chooses later: noise of one table alone
             tables = len(pairs.get(planned.purpose, ())) if known else 0
+            tables = 1 if planned.purpose.startswith(ESTIMAND) else tables
             noise = look.inner.noise_multiplier * max(1, tables) ** 0.5
         spends.append(
             told

@@ -7,6 +7,7 @@ of a person that it was set for, are those of the spec's `at_most`.
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -35,7 +36,7 @@ from synthdp.bundle.linked import (
     written_columns,
 )
 from synthdp.bundle.linked_texts import LINKED_DERIVED, linked_files
-from synthdp.bundle.noisy_values import MARGINALS
+from synthdp.bundle.noisy_values import ESTIMANDS, MARGINALS
 from synthdp.bundle.table_files import check_header
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import to_numbers
@@ -43,6 +44,7 @@ from synthdp.data.kinds import column_kind
 from synthdp.data.visits import VisitFrame
 from synthdp.errors import VerifyError
 from synthdp.files import read_text
+from synthdp.inference.visit_effects import effects_json
 from synthdp.model.visits.fit import level_starts
 from synthdp.model.visits.planning import plan_linked
 from synthdp.privacy.mechanisms.views import OnView
@@ -131,7 +133,8 @@ class LinkedReader(Reader):
         """The files that came out of rows, and need receipts."""
         tables = [file for pair in table_files(self.linked).values() for file in pair]
         arrows = {"graph.json", "graph.svg"} if self.linked.graph.mode == "predict" else set()
-        return {MARGINALS, *MODEL_FILES, REPORT, *tables, *arrows}
+        paid = {ESTIMANDS} if self.linked.estimands else set()
+        return {MARGINALS, *MODEL_FILES, REPORT, *tables, *arrows, *paid}
 
 
 def _of(reader: Reader) -> LinkedReader:
@@ -194,6 +197,17 @@ def _check_noisy(reader: Reader) -> Iterator[str]:
         e.body["purpose"] for e in reader.charges
     }:
         yield f"{MARGINALS}: has not the tables of every look that the ledger charged"
+
+
+def _check_estimands(reader: Reader) -> Iterator[str]:
+    """The figures of estimands follow from their noisy tables, and the spec."""
+    own = _of(reader)
+    if reader.holds(ESTIMANDS) != bool(own.linked.estimands):
+        yield f"{ESTIMANDS}: must be there where the spec has estimands, and nowhere else"
+    elif isinstance(reader.bundle, LinkedBundle) and own.linked.estimands:
+        made = effects_json(own.linked, own.frame, reader.bundle.measured)
+        if not alike(reader.json(ESTIMANDS), json.loads(json.dumps(made))):
+            yield f"{ESTIMANDS}: its figures do not follow from {MARGINALS} and spec.yaml"
 
 
 def _check_model(reader: Reader) -> Iterator[str]:
@@ -330,6 +344,7 @@ TEXT_CHECKS: dict[str, tuple[str, Check]] = {
 }
 TABLE_CHECKS: dict[str, tuple[str, Check]] = {
     "noisy counts": (MARGINALS, _check_noisy),
+    "estimands": (ESTIMANDS, _check_estimands),
     "model": ("model.safetensors", _check_model),
     "tables": ("tables", _check_tables),
     "persons as parquet": ("tables", partial(_check_parquet, second=False)),

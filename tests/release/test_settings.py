@@ -57,6 +57,7 @@ ONE_ROOM = {
 OF_LINKED_TABLES = {
     "Ends": ["death"],
     "LinkedDataset": ["out_of_domain"],
+    "LinkedEffect": ["adjust", "level", "outcome", "reference", "treatment"],
     "LinkedEvaluation": ["targets"],
     "LinkedGraph": ["edges", "mode"],
     "LinkedPrivacy": ["ledger"],

@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 
 from synthdp import Spec
-from synthdp.bundle.linked import as_one
+from synthdp.bundle.linked import as_one, linked_yaml
 from synthdp.errors import SpecError
 from synthdp.spec.checks.linked import linked_traps
 from synthdp.spec.expressions.parsed import Node, parse_arrow, parse_node, parse_rule
@@ -362,7 +362,7 @@ DATASET = [
     ("death: persons.death}", "death: persons.birth}", "hint: set columns.persons.birth.missing:"
      " true"),
     ("kind: person,", "kind: row,", "dataset.privacy_unit.kind: got 'row'; allowed: person"),
-    ("synthdp: 1", "synthdp: 1\nestimands: []", "2:1: estimands: unknown key"),
+    ("synthdp: 1", "synthdp: 1\nrounds: []", "2:1: rounds: unknown key"),
     ("synthdp: 1", "synthdp: 1\ncompute: {engine: sql}", "2:19: compute.engine: linked tables are"
      " counted in memory or by arrow so far, and not by sql"),
 ]  # fmt: skip
@@ -492,6 +492,48 @@ def test_a_wrong_arrow_is_told_at_its_line(edge: str, told: str) -> None:
     found = mistakes(with_change(GAP, f"    - {edge}"))
     assert "  s.yaml:55:7: graph.edges #7: " in found and told in found
     assert found.startswith("1 mistake in the spec")
+
+
+ESTIMANDS = {
+    "treatment: visits.drug, outcome: 'visits[4].bp'": "visits[4].bp is not one of a single step",
+    "treatment: 'visits[-1].drug', outcome: visits.bp": "is not one of a single step forward",
+    "treatment: visits.drug, outcome: persons.sex": "is not one of a single step forward",
+    "treatment: visits.drog, outcome: visits.bp": "hint: did you mean 'drug'?",
+    "treatment: visits.drug, outcome: visits.date": "estimands #1.outcome: unknown column 'date'",
+    "treatment: people.sex, outcome: visits.bp": "unknown table 'people'\n    hint: persons or",
+    "treatment: persons.birth, outcome: visits.bp": "unknown column 'birth'",
+    "treatment: visits, outcome: visits.bp": "names no column of a table",
+    "treatment: visits.drug, outcome: visits.stage, level: '9'": "visits.stage has no level '9'",
+    "treatment: visits.drug, outcome: visits.bp, reference: '2'": "visits.drug has no level '2'",
+}
+
+
+def with_estimand(estimand: str, text: str = CLINIC) -> str:
+    text = with_change("steps: 0.6", "steps: 0.5, estimands: 0.1", text)
+    return with_change(
+        "evaluation:", f"estimands: [{{kind: effect, {estimand}}}]\nevaluation:", text
+    )
+
+
+@pytest.mark.parametrize(("estimand", "told"), ESTIMANDS.items())
+def test_a_wrong_estimand_is_told(estimand: str, told: str) -> None:
+    assert told in mistakes(with_estimand(estimand))
+
+
+def test_estimands_are_paid_for_and_say_what_confounds() -> None:
+    asked = "treatment: visits.drug, outcome: 'visits[+1].stage', level: 3, adjust: [visits.stage]"
+    spec = linked(with_estimand(asked))
+    assert spec.estimands[0].level == "3" and spec.estimands[0].adjust == ("visits.stage",)
+    assert linked(linked_yaml(spec)) == spec
+    unpaid = with_estimand(asked).replace("steps: 0.5, estimands: 0.1", "steps: 0.6")
+    assert "privacy.shares.estimands: not written, and so 0; estimands need" in mistakes(unpaid)
+    free = with_estimand("treatment: visits.drug, outcome: visits.bp")
+    free = (
+        free[: free.index("graph:")]
+        + "graph: {mode: predict}\n"
+        + free[free.index("estimands: [") :]
+    )
+    assert "estimands #1: graph mode predict declares no causes" in mistakes(free)
 
 
 @pytest.mark.parametrize(("target", "told"), TARGETS.items())

@@ -75,6 +75,7 @@ from synthdp.model.visits.planning import (
     VisitArrows,
     arrows_of,
     at_end,
+    effects_of,
 )
 from synthdp.model.visits.predict import asked, chosen_arrows, worth_counting
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
@@ -113,10 +114,11 @@ def measure(
     looks = Looks(releaser, spec, frame)
     if spec.graph.mode == "predict":
         arrows = looks.search()
-        return looks.seen, arrows
-    arrows = arrows_of(spec, frame)
-    for purpose, tables in arrows.tables(frame).items():
-        looks.count(purpose, tables)
+    else:
+        arrows = arrows_of(spec, frame)
+        for purpose, tables in arrows.tables(frame).items():
+            looks.count(purpose, tables)
+    looks.effects()
     return looks.seen, arrows
 
 
@@ -158,6 +160,24 @@ class Looks:
         groups = LevelGroups(own.domain, {n: s for n, s in own.starts.items() if n in used})
         chosen = planned.choose(tables, groups, [weight(table) for table in tables])
         self._add(purpose, self.releaser.release(chosen, purpose=purpose))
+
+    def effects(self) -> None:
+        """Count the table of each effect that is asked for, fine columns on groups of levels."""
+        laws = level_laws(self.frame, self.seen.value)
+        for purpose, effect, _ in effects_of(self.releaser.plan, self.spec, self.frame):
+            planned = self.releaser.plan.linked[purpose]
+            assert isinstance(planned, OnView)
+            domain, starts = planned.domain, dict[str, Starts]()
+            for i, name in enumerate(effect.columns):
+                column, law = laws[bare(self.frame, name)]
+                few, groups = SETTINGS.few_bins, SETTINGS.groups
+                if i > 1:  # adjusted for
+                    few = groups = SETTINGS.strata
+                if column.ranged and len(column.edges) > few:
+                    own = starts_of(column, law, groups=groups)
+                    starts[name] = tuple(s for s in own if s < domain[name].levels)
+            chosen = planned.choose([effect.columns], LevelGroups(domain, starts))
+            self._add(purpose, self.releaser.release(chosen, purpose=purpose))
 
     def search(self) -> VisitArrows:
         """Mode predict: the arrows that pairs of persons, first and second visits show, and the

@@ -30,6 +30,12 @@ class VisitSettings:
     """About so many groups of levels share a column's rows, in tables of two columns."""
     few_bins: int = 14
     """Up to so many bins stay as they are."""
+    strata: int = 6
+    """About so many groups of levels, of a fine column that an effect is adjusted for."""
+    max_cells: int = 100_000
+    """Of a table that an effect is measured by."""
+    hopeless: float = 0.25
+    """Deviation of an effect's noise, in spans of the outcome, from which on nothing is learned."""
     start: int = 24_000
     """Rows that the laws of steps are first fitted on."""
     fitted: int = 12_000

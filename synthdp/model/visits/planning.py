@@ -6,16 +6,19 @@ This module does not import torch.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import networkx as nx
 
 from synthdp.data.visits import OUTER, PERSONS, SECOND, STEPS, VisitFrame
+from synthdp.errors import BudgetError
+from synthdp.model.visits.effects import MeasuredEffect, measured_effect
+from synthdp.model.visits.laws import SETTINGS
 from synthdp.privacy.calibration import calibrated, mu_of
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.mechanisms.views import OnView
-from synthdp.privacy.plan import ReleasePlan
+from synthdp.privacy.plan import ReleasePlan, estimand_purpose
 from synthdp.privacy.table import Columns
 from synthdp.spec.expressions.parsed import Node
 from synthdp.spec.model.linked import LinkedSpec
@@ -183,5 +186,39 @@ def plan_linked(spec: LinkedSpec, frame: VisitFrame) -> ReleasePlan:
     else:
         tables = arrows_of(spec, frame).tables(frame)
         planned = {name: look for name, look in looks.items() if tables.get(name, True)}
+    for i, estimand in enumerate(spec.estimands):
+        rows = measured_effect(spec, frame, estimand).rows
+        of = mu(shares.estimands, 1 / len(spec.estimands))
+        planned[estimand_purpose(str(i + 1))] = pairs(rows.view, of, rows.most)
     rough = ReleasePlan(privacy.epsilon, privacy.delta, privacy.adjacency, 1, linked=planned)
-    return calibrated(rough)
+    plan = calibrated(rough)
+    check_effects(plan, spec, frame)
+    return plan
+
+
+def effects_of(
+    plan: ReleasePlan, spec: LinkedSpec, frame: VisitFrame
+) -> Iterator[tuple[str, MeasuredEffect, float]]:
+    """The purpose of each estimand, what it is measured by, and the noise of a cell."""
+    for i, estimand in enumerate(spec.estimands):
+        look = plan.linked[purpose := estimand_purpose(str(i + 1))]
+        assert isinstance(look, OnView)
+        yield purpose, measured_effect(spec, frame, estimand), look.inner.noise_multiplier
+
+
+def check_effects(plan: ReleasePlan, spec: LinkedSpec, frame: VisitFrame) -> None:
+    """Refuse effects whose tables are too large, or that noise would drown (`BudgetError`)."""
+    persons = spec.dataset.persons.rows.value
+    for purpose, asked, sigma in effects_of(plan, spec, frame):
+        names = (asked.rows.treatment, asked.rows.outcome, *asked.adjusted)
+        cells, noise = math.prod(asked.sizes(frame)), asked.noise(frame, persons, sigma)
+        if cells > SETTINGS.max_cells or noise > SETTINGS.hopeless:
+            why = f"noise would move the effect by {noise:.0%} of its span even at best"
+            if cells > SETTINGS.max_cells:
+                why = f"at most {SETTINGS.max_cells:,} are measured"
+            raise BudgetError(
+                f"{purpose}: a table of {', '.join(names)} has {cells:,} cells, and {why}; nothing"
+                " was read or spent",
+                hint="adjust for fewer columns, if the graph allows it, declare fewer levels, ask"
+                " of one visit by its number, or raise privacy.shares.estimands",
+            )

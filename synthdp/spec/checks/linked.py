@@ -17,7 +17,7 @@ from synthdp.spec.load.wording import Loc, SpecMistake, nearest, stated
 from synthdp.spec.model import Boolean, Dataset, IdUnit, Integer, Ordinal, Privacy, ReleaseSpec
 from synthdp.spec.model.columns import Datetime, derived_of
 from synthdp.spec.model.fields import MOST
-from synthdp.spec.model.linked import CLOCKS, NOT_COVERED, STEPS, LinkedSpec
+from synthdp.spec.model.linked import CLOCKS, NOT_COVERED, ONE_STEP, PERSON, STEPS, LinkedSpec
 from synthdp.spec.model.rules import linked_engine
 
 ONE_TABLE = (
@@ -37,7 +37,7 @@ LAWS = ("persons", "first", "steps", "ends")
 def linked_problems(spec: LinkedSpec) -> list[SpecMistake]:
     """Every mistake between the parts."""
     found = [m for check in (_each_table, _keys, _budget) for m in _first(check(spec))]
-    for check in (_order, _ends, _rules, _clocks, _graph, _targets):
+    for check in (_order, _ends, _rules, _clocks, _graph, _targets, _estimands):
         if own := _first(check(spec)):  # those behind it would tell it again
             return [*found, *own]
     return found
@@ -245,9 +245,13 @@ def _budget(spec: LinkedSpec) -> Iterator[SpecMistake]:
         if getattr(spec.privacy.shares, name) == 0:
             message = f"{stated(spec, *where)}; every law needs a share"
             yield SpecMistake(where, message, "e.g. 0.1, taken from the others")
-    if spec.privacy.shares.estimands:
-        message = f"got {spec.privacy.shares.estimands:g}, and there are no estimands"
-        yield SpecMistake(("privacy", "shares", "estimands"), message, "set it to 0")
+    share, where = spec.privacy.shares.estimands, ("privacy", "shares", "estimands")
+    if share and not spec.estimands:
+        message = f"got {share:g}, and there are no estimands"
+        yield SpecMistake(where, message, "set it to 0")
+    if spec.estimands and not share:
+        message = f"{stated(spec, *where)}; estimands need a share"
+        yield SpecMistake(where, message, "e.g. 0.1, taken from the others")
 
 
 def _rules(spec: LinkedSpec) -> Iterator[SpecMistake]:
@@ -526,3 +530,43 @@ def _targets(spec: LinkedSpec) -> Iterator[SpecMistake]:
             yield SpecMistake(where, f"got {node}", hint)
         elif node.column not in known:
             yield SpecMistake(where, *_unknown(node, known))
+
+
+def _estimands(spec: LinkedSpec) -> Iterator[SpecMistake]:
+    """Treatment and outcome are one step apart, and their columns and levels are declared."""
+    persons, visits = spec.dataset.persons_name, spec.dataset.visits_name
+    people = [n.column for n in spec.nodes() if n.table == persons and n.column != spec.death]
+    known = {persons: people, visits: [n.column for n in spec.nodes() if n.number]}
+    for i, estimand in enumerate(spec.estimands):
+        where = ("estimands", i)
+        named = [("treatment", estimand.treatment, estimand.reference)]
+        named += [("outcome", estimand.outcome, estimand.level)]
+        found = list[SpecMistake]()
+        for key, text, level in named:
+            node = parse_node(text)
+            columns = known.get(node.table, [])
+            if node.column not in columns:
+                message, hint = _unknown(node, columns)
+                if node.table not in known:
+                    message, hint = f"unknown table {node.table!r}", f"{persons} or {visits}"
+                found.append(SpecMistake((*where, key), message, hint))
+                continue
+            column = spec.columns[node.table].get(node.column)
+            labels = None if column is None else [*column.labels]
+            if level is not None and level not in (labels or ()):
+                hint = nearest(level, labels or ()) or f"one of {', '.join(labels or ['none'])}"
+                at = (*where, "reference" if key == "treatment" else "level")
+                found.append(SpecMistake(at, f"{node} has no level {level!r}", hint))
+        places = tuple(_at(spec, parse_node(text)) for _, text, _ in named)
+        if not found and places not in ONE_STEP:
+            message = f"the effect of {named[0][1]} on {named[1][1]} is not one of a single step"
+            hint = f"{visits}.x on {visits}.y or {visits}[+1].y; {visits}[1].x on {visits}[2].y"
+            found.append(SpecMistake((*where, "outcome"), f"{message} forward", hint))
+        if spec.graph.mode != "given" and estimand.adjust is None:
+            message = f"graph mode {spec.graph.mode} declares no causes to adjust for"
+            found.append(SpecMistake(where, message, f"say it, e.g. adjust: [{visits}.x]"))
+        yield from found
+
+
+def _at(spec: LinkedSpec, node: Node) -> str:
+    return node.place if node.table == spec.dataset.visits_name else f"{PERSON}{node.place}"

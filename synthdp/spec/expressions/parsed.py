@@ -325,9 +325,13 @@ class Node:
     lag: int = 0
     number: int | None = None
 
+    @property
+    def place(self) -> str:
+        """Which visit, in brackets; empty of the visit that is looked at."""
+        return f"[{-self.lag:+d}]" if self.lag else f"[{self.number}]" if self.number else ""
+
     def __str__(self) -> str:
-        place = f"[{-self.lag:+d}]" if self.lag else f"[{self.number}]" if self.number else ""
-        return f"{quoted(self.table)}{place}.{quoted(self.column)}"
+        return f"{quoted(self.table)}{self.place}.{quoted(self.column)}"
 
 
 def parse_node(text: str) -> Node:

@@ -53,6 +53,13 @@ CLOCKS = ("number", "calendar", "age")
 STEPS = ("end", "gap")
 """What is drawn beside the columns of a visit: what comes after it, and the time before it."""
 
+PERSON = "person"
+ONE_STEP = {
+    *(("", ""), ("", "[+1]"), ("[1]", "[1]"), ("[1]", "[2]"), ("[2]", "[2]")),
+    *((PERSON, PERSON), (PERSON, ""), (PERSON, "[1]"), (PERSON, "[2]")),
+}
+"""Where a treatment and an outcome may be: one step apart at most."""
+
 ARROW = {"pattern": r"^.*\S.*->.*\S.*$"}
 
 LinkedSource = Annotated[CsvSource | ParquetSource | DataFrameSource, Field(discriminator="kind")]
@@ -239,11 +246,11 @@ class LinkedShares(Parts):
 
     persons: Part = key("for tables of persons", 0.15, default=0.2)
     first: Part = key("for tables of first visits, of which each person has one", 0.15, default=0.2)
-    steps: Part = key("for tables of later visits, each with the one before", 0.6, default=0.5)
+    steps: Part = key("for tables of later visits, each with the one before", 0.5, default=0.5)
     ends: Part = key(
         "for tables of what comes after a visit: the next, the last, a death", 0.1, default=0.1
     )
-    estimands: Part = key("for numbers that are asked for; 0 so far", 0.0, default=0.0)
+    estimands: Part = key("for numbers that are asked for", 0.1, default=0.0)
 
 
 class LinkedPrivacy(Budget):
@@ -251,7 +258,7 @@ class LinkedPrivacy(Budget):
 
     shares: LinkedShares = key(
         "how the budget is split",
-        {"persons": 0.15, "first": 0.15, "steps": 0.6, "ends": 0.1},
+        {"persons": 0.15, "first": 0.15, "steps": 0.5, "ends": 0.1, "estimands": 0.1},
         default=LinkedShares(),
     )
     cap: Cap | None = CAP
@@ -371,6 +378,48 @@ class LinkedGate(Gate):
         return True
 
 
+def _place(text: str) -> str:
+    parse_node(text)
+    return text
+
+
+Place = Annotated[str, AfterValidator(_place)]
+
+
+class LinkedEffect(Model):
+    """The effect of a treatment on an outcome at the same visit, or at the next one, by a table of
+    both and of what is adjusted for.
+    """
+
+    kind: Literal["effect"] = key("an effect of one step", "effect")
+    treatment: Place = key(
+        "the column that acts: visits.x at any visit, visits[1].x at the first, or one of persons",
+        "visits.drug",
+    )
+    outcome: Place = key(
+        "what it acts on: visits.y at the same visit, visits[+1].y at the next one; visits[1].y or"
+        " visits[2].y by number",
+        "visits[+1].stage",
+    )
+    adjust: Annotated[tuple[Place, ...], AfterValidator(unique)] | None = key(
+        "columns held fixed, of persons or of visits at the places of both; default: those that"
+        " the graph asks for, where a column's own past is a cause of it",
+        ["visits.stage", "persons.smoker"],
+        default=None,
+    )
+    level: Annotated[str, AS_TEXT] | None = key(
+        "the level of the outcome whose share is told; default: true of a boolean, and the mean of"
+        " a number",
+        "3",
+        default=None,
+    )
+    reference: Annotated[str, AS_TEXT] | None = key(
+        "the level of the treatment that others are compared with; default: the first",
+        "0",
+        default=None,
+    )
+
+
 class LinkedSampling(Model):
     """How many synthetic persons are drawn, each with visits: free of charge."""
 
@@ -410,11 +459,25 @@ class LinkedSpec(Model):
         ["persons.birth <= visits.date", {"nondecreasing": "visits.stage"}],
         default=(),
     )
-    privacy: LinkedPrivacy = key("the budget", {"epsilon": 1.0, "delta": 1e-5})
+    privacy: LinkedPrivacy = key(
+        "the budget", {"epsilon": 1.0, "delta": 1e-5, "shares": {"steps": 0.4, "estimands": 0.1}}
+    )
     graph: LinkedGraph = key(
         "what is known of the causes; without this section there are no arrows",
         {"mode": "given", "edges": ["visits[-1].stage, persons.sex -> visits.stage"]},
         default=LinkedGraph(mode="none"),
+    )
+    estimands: Annotated[tuple[LinkedEffect, ...], Field(max_length=20)] = key(
+        "effects that are measured on their own, each for an equal part of their share",
+        [
+            {
+                "kind": "effect",
+                "treatment": "persons.sex",
+                "outcome": "visits[1].stage",
+                "level": "3",
+            }
+        ],
+        default=(),
     )
     evaluation: LinkedEvaluation = key(
         "how the result is judged on real persons, for the steward",

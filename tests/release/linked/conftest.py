@@ -144,6 +144,31 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run(write_spec(folder)).bundle
 
 
+PAID = {
+    "privacy": {
+        "shares": {"persons": 0.2, "first": 0.2, "steps": 0.3, "ends": 0.1, "estimands": 0.2}
+    },
+    "estimands": [
+        {
+            "kind": "effect",
+            "treatment": "patients.sex",
+            "outcome": "stays[1].stage",
+            "level": "0",
+            "adjust": [],
+        },
+        {"kind": "effect", "treatment": "stays.stage", "outcome": "stays.cost"},
+    ],
+}
+
+
+@pytest.fixture(scope="session")
+def paid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle that paid for two effects; not to be changed."""
+    folder = tmp_path_factory.mktemp("paid")
+    write_tables(folder)
+    return run(write_spec(folder, PAID)).bundle
+
+
 @pytest.fixture
 def bundle(made: Path, tmp_path: Path) -> Path:
     """A bundle to be spoiled."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,11 @@ from typer.testing import CliRunner
 
 import synthdp
 from synthdp.cli.main import app
+from synthdp.data.visits import VisitFrame
 from synthdp.errors import SpecError, SynthdpError, VerifyError
+from synthdp.inference.answer import Answer, questions_of
+from synthdp.inference.visits import VisitQuestions
+from synthdp.model.visits.planning import effects_of, plan_linked
 from synthdp.release.linked import planned_linked
 from synthdp.spec.load.loader import linked_in
 from synthdp.verify.checks import verify_bundle
@@ -29,10 +35,6 @@ OF_SPEC = (
     "graph orient SPEC sex stage",
 )
 OF_BUNDLE = (
-    "answer BUNDLE",
-    "answer BUNDLE count()",
-    "answer BUNDLE --every",
-    "effect BUNDLE --treatment sex --outcome stage",
     "copies BUNDLE --out OUT",
     "sample BUNDLE --rows 5",
     "sample BUNDLE --rows 5 --out OUT --do sex=F",
@@ -85,6 +87,22 @@ def test_the_road_by_commands(ward: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert "ward" in done("index", "releases")
 
 
+@pytest.mark.check
+def test_a_bundle_answers_by_command_and_in_python(made: Path) -> None:
+    found = synthdp.Bundle(made).answer("share(stays.stage == '2') by patients.sex")
+    assert isinstance(found, Answer) and len(found.to_frame()) == 2
+    told = CliRunner().invoke(app, ["answer", str(made), "mean(stays.number)", "--json"])
+    assert json.loads(told.output)["law"] == "persons: each counts once"
+    lines = "share(stays[1].stage == '0')\nshare(stays[1].day > 3)\ncount()\n"
+    many = CliRunner().invoke(app, ["answer", str(made), "-"], input=lines)
+    assert "law: persons with a visit" in many.output and "law: persons: each" in many.output
+    every = CliRunner().invoke(app, ["answer", str(made), "--every"])
+    assert every.exit_code == 0 and "mean(stays.cost) by stays.stage" in every.output
+    assert {a.law for a in questions_of(made).every()} == {
+        rows.law for rows in VisitQuestions(made).rows.values()
+    }
+
+
 def test_python_refuses(made: Path, tmp_path: Path) -> None:
     spec = synthdp.Spec.load(write_spec(tmp_path))
     for ask in (
@@ -122,9 +140,14 @@ def in_guide(language: str) -> list[str]:
 
 
 def test_the_guide_has_a_spec_that_is_valid() -> None:
-    (text,) = in_guide("yaml")
+    text, more = in_guide("yaml")
     spec = linked_in(text, path="hospital.yaml")
     assert spec is not None and spec.dataset.visits.at_most == 12
+    spec = linked_in(re.sub(r"^privacy:.*\n", more, text, flags=re.MULTILINE), path="hospital.yaml")
+    assert spec is not None
+    frame = VisitFrame.from_spec(spec)
+    ((_, effect, _),) = effects_of(plan_linked(spec, frame), spec, frame)
+    assert effect.adjusted == ("patients.smoker", "stays.stage")
 
 
 @pytest.mark.check
@@ -132,10 +155,9 @@ def test_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     """On a hospital of its own, at its own budget."""
     monkeypatch.chdir(tmp_path)
     write_hospital(tmp_path)
-    (text,) = in_guide("yaml")
-    Path("hospital.yaml").write_text(text)
+    Path("hospital.yaml").write_text(in_guide("yaml")[0])
     for line in "".join(in_guide("sh")).splitlines():
-        done = CliRunner().invoke(app, line.split()[1:])
+        done = CliRunner().invoke(app, shlex.split(line, comments=True)[1:])
         assert done.exit_code == 0, (line, done.output, done.exception)
     assert "path: stays.csv" in Path("draft.yaml").read_text()
     scope: dict[str, Any] = {}
