@@ -54,15 +54,14 @@ class EstimandSettings:
     `clear`: deviations of the noise that an average stratum must hold. Of a regression: `sure`,
     deviations by which what other terms leave of a term must lie above zero; `least`: an eigenvalue
     of the terms' moment matrix counts as seen from so many deviations of the noise on, times the
-    root of the number of terms. `rounds`, `steady`: at most so many steps to what steadies that
-    matrix, which end where none is as large as so much of the noise.
+    root of the number of terms. `rounds`: steps to what steadies that matrix, always as many, so
+    that no rounding decides.
     """
 
     clear: float = 4.0
     sure: float = 3.0
     least: float = 2.0
-    rounds: int = 60
-    steady: float = 0.01
+    rounds: int = 40
 
 
 SETTINGS = EstimandSettings()
@@ -353,18 +352,15 @@ class Design:
         inverse of G + E + A is about M = (G + A - S(M))^-1, with S(M) the mean of E M E [the matrix
         Dyson equation: L. Erdos, arXiv:1903.10060], and A = S(M) makes it G^-1.
         """
-        if sigma == 0:
+        if sigma < 1e-6:  # of sums that stay with the steward, whose matrix may be singular
             return gram
-        i, j, k, m = self._twice
-        added, size = sigma * math.sqrt(len(gram)) * np.eye(len(gram)), len(gram)
-        added += max(0.0, -float(np.linalg.eigvalsh(gram)[0])) * np.eye(size)
+        (i, j, k, m), size = self._twice, len(gram)
+        least = max(0.0, -float(np.linalg.eigvalsh(gram)[0]))
+        added = (sigma * math.sqrt(size) + least) * np.eye(size)
         for _ in range(SETTINGS.rounds):
             inverse = np.linalg.inv(gram + added)
             mean = np.bincount(i * size + m, sigma**2 * inverse[j, k], size**2).reshape(gram.shape)
-            change = (mean + mean.T) / 2 - added
-            added += change / 2
-            if np.abs(change).max() < SETTINGS.steady * sigma:
-                break
+            added = (added + (mean + mean.T) / 2) / 2
         return gram + added
 
     @cached_property
