@@ -2,7 +2,7 @@
 
     python -m benchmarks.estimands_surveys [--models 40] [--releases 5] [--jobs 2]
 
-Causal models of `surveys_model.py`, of seeds from 300 on, in which the same ten columns act on the
+Causal models of `surveys_model.py`, of seeds from 700 on, in which the same ten columns act on the
 treatment and on the outcome. Each release draws a survey anew and pays for one estimand with 30% of
 epsilon: a regression on treatment and confounders, an effect in eight strata, a mean of two groups.
 The truth is the same figure of 200,000 other rows. An estimand is accepted where `release` would
@@ -30,7 +30,8 @@ from benchmarks.surveys_model import ROWS, Survey
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.errors import BudgetError
-from synthdp.inference.estimands import OVERLAP, estimand_results, exact_sums
+from synthdp.inference.contrasts import OVERLAP
+from synthdp.inference.estimands import estimand_results, exact_sums
 from synthdp.inference.figures import Figure, Rows
 from synthdp.model.planning import plan_for
 from synthdp.privacy.noise import Streams
@@ -40,7 +41,7 @@ from synthdp.spec.model import ReleaseSpec
 
 RESULTS = Path(__file__).parent / "results" / "estimands_surveys.csv"
 EPSILONS = (1.0, 3.0, 10.0)
-FIRST_SEED, POPULATION_ROWS = 300, 200_000
+FIRST_SEED, POPULATION_ROWS = 700, 200_000
 CONFOUNDERS = [
     *("sex", "married", "smoker", "children", "visits"),
     *("commute", "age", "region", "school", "health"),

@@ -1,0 +1,81 @@
+"""The effect where both arms overlap, by the one sum over all strata that measured it.
+
+[`docs/inference.md` has the derivation.]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from synthdp.inference import figures as of_cells
+from synthdp.inference.figures import Figure, Quadratic, Rows
+from synthdp.inference.least_squares import SETTINGS
+from synthdp.model.contrasts import ContrastDesign
+from synthdp.privacy.mechanisms.contrasts import most_of
+from synthdp.privacy.mechanisms.sums import SQUARE, Bounded, NoisySums
+
+OVERLAP = "where both groups overlap"
+
+
+@dataclass(frozen=True)
+class MeasuredContrast:
+    """`rest`, the sum of n_1 n_0 / n (effect - `guess`) over strata, and `overlap`, that of
+    n_1 n_0 / n, with the `noise` of rest - t overlap; `spread`, the sampling variance of `rest`.
+    """
+
+    guess: float
+    rest: float
+    overlap: float
+    noise: Quadratic
+    spread: float
+
+    @classmethod
+    def of(cls, sums: NoisySums) -> MeasuredContrast | None:
+        """What the contrast of released sums says; None where none was measured."""
+        if sums.contrast is None:
+            return None
+        sigma, drawn = sums.sigma, sums.contrast.sigma
+        design = ContrastDesign(sums, drawn)
+        most = most_of(design.weights, *design.centres)
+        rest, spread, squares = sums.contrast.sums * most / [1.0, SQUARE, SQUARE]
+        # The squared weights, measured and by the counts, of which p was made.
+        by_counts = float((design.weights**2 * design.counts).sum())
+        by_counts += 2 * sigma**2 * float(design.uneven @ ((1 - design.kept) / design.floored))
+        of_counts = sigma**2 * float((design.weights**4).sum())
+        of_squares = (drawn * float(most[2]) / SQUARE) ** 2
+        part = of_counts / (of_counts + of_squares)
+        total = part * float(squares) + (1 - part) * by_counts
+        _, beside, extra = design.centred
+        extra += (drawn * float(most[0])) ** 2
+        return cls(
+            design.guess,
+            float(rest) - beside + design.guess * design.lost,
+            total - design.lost,
+            Quadratic(extra, 0.0, part * of_squares),
+            max(float(spread), 0.0),
+        )
+
+
+def contrast_figure(sums: NoisySums, number: Bounded, rows: Rows) -> Figure:
+    """The effect of the first arm against the second where both arms overlap (ATO).
+
+    psi = guess + rest / overlap, with the interval of the ratio.
+    """
+    found = MeasuredContrast.of(sums)
+    assert found is not None
+    about, noise = 4 * found.overlap / (1 - rows.holdout), found.noise
+    refused = of_cells.too_few(OVERLAP, about, 16 * noise.dd, rows)
+    if float(sums.counts.sum(0).mean()) < SETTINGS.fewest:
+        why = f"fewer than {SETTINGS.fewest:,.0f} rows in an average stratum"
+        return Figure(OVERLAP, refused.rows, refused=why)
+    if not of_cells.certain(4 * found.overlap, 16 * noise.dd):
+        return refused
+    sampling = Quadratic(rows.per_unit * found.spread, 0.0, 0.0)
+    both, of_rows = (
+        of_cells.ratio_interval(found.rest, found.overlap, variance)
+        for variance in (noise.plus(sampling), noise)
+    )
+    if both is None or of_rows is None:
+        return refused
+    told = Figure(OVERLAP, about, found.rest / found.overlap, both, of_rows)
+    return told.in_unit(number.half, found.guess * number.half)
