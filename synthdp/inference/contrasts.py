@@ -45,6 +45,8 @@ class MeasuredContrast:
         of_squares = (drawn * float(most[2]) / SQUARE) ** 2
         part = of_counts / (of_counts + of_squares)
         total = part * float(squares) + (1 - part) * by_counts
+        rows, strata = design.everyone, design.size.size
+        freedom = 1 / (1 - strata / max(rows, 2.0 * strata))  # a mean is taken off in each
         _, beside, extra = design.centred
         extra += (drawn * float(most[0])) ** 2
         return cls(
@@ -52,7 +54,7 @@ class MeasuredContrast:
             float(rest) - beside + design.guess * design.lost,
             total - design.lost,
             Quadratic(extra, 0.0, part * of_squares),
-            max(float(spread), 0.0),
+            max(freedom * float(spread), 0.0),
         )
 
 

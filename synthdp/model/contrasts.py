@@ -26,14 +26,14 @@ class ContrastSettings:
     """All but the last are deviations of a count's noise, but for `least`, the least share of an
     arm. `share`: rows by which a stratum's share of treated ones is drawn to that of all; `mean`:
     likewise its mean; `fewest`: what a stratum's rows are at least taken to be in a denominator.
-    `reaches`: how many limits of what a row may add are tried.
+    `ends`: how many ends of the centres are tried.
     """
 
     share: float = 1.0
     mean: float = 2.0
     least: float = 0.02
     fewest: float = 3.0
-    reaches: int = 21
+    ends: int = 21
 
 
 SETTINGS = ContrastSettings()
@@ -140,18 +140,16 @@ class ContrastDesign:
 
     @cached_property
     def centred(self) -> tuple[Floats, float, float]:
-        """The centres `[strata]` of the sum, m drawn in so that no row adds too much, with what the
-        sum then has beside the effects, and the variance of that. The limit is the one of least
-        noise.
+        """The centres `[strata]` of the sum, m cut at the ends of least noise (a row then adds less),
+        with what the sum has beside the effects, and the variance of that.
         """
-        w, found = np.abs(self.weights), list[tuple[float, Floats, float, float]]()
-        for limit in w.max() * np.linspace(1, 2, SETTINGS.reaches):
-            reach, shift = limit / w - 1, self.weights * self.guess
-            low, high = (-reach - shift).max(0), (reach - shift).min(0)
-            if (low <= high).all():
-                centre = np.clip(self.means, low, high)
-                beside, variance = self._beside(centre)
-                found.append((variance + (self.sigma * limit) ** 2, centre, beside, variance))
+        w, shift = np.abs(self.weights), self.weights * self.guess
+        found = list[tuple[float, Floats, float, float]]()
+        for end in np.linspace(0, 1, SETTINGS.ends):
+            centre = np.clip(self.means, -end, end)
+            beside, variance = self._beside(centre)
+            limit = float((w * (1 + np.abs(centre + shift))).max())
+            found.append((variance + (self.sigma * limit) ** 2, centre, beside, variance))
         return min(found, key=lambda one: one[0])[1:]
 
     def _beside(self, centre: Floats) -> tuple[float, float]:
@@ -164,13 +162,10 @@ class ContrastDesign:
         shared = (kept + of_mean - 1) * centre * odd
         shared += rest * self.slope - 2 * self.off * np.where(free, centre / (size + drawn), 0.0)
         off, mean = sigma**2 * self.uneven, 2 * sigma**2 * (1 + centre**2)
-        both = 1 - kept - of_mean
-        variance = (
-            self.off**2 * mean + rest**2 * off + (both**2 - kept**2 - of_mean**2) * off * mean
-        )
-        least = float((both**2 * off * mean) @ size**-2.0)
-        beside = float((self.off * rest + sigma**2 * shared) @ (1 / size))
-        return beside, max(float(variance @ size**-2.0), least)
+        variance = self.off**2 * mean + rest**2 * off + (1 - kept - of_mean) ** 2 * off * mean
+        variance -= (kept**2 + of_mean**2) * off * mean
+        beside = self.off * rest + sigma**2 * shared
+        return float(beside @ (1 / size)), max(float(variance @ size**-2.0), 0.0)
 
     @cached_property
     def floored(self) -> Floats:

@@ -75,7 +75,7 @@ def test_what_refuses_after_a_release_is_what_refuses_in_plays(
     def refused(*_: object) -> Figure:
         return Figure(None, refused="as it is after a release")
 
-    for name in ("effect_figure", "overlap_figure"):
+    for name in ("effect_figure", "contrast_figure"):
         monkeypatch.setattr(estimands, name, refused)
     (told,) = played(spec_of([EFFECT], rows=100_000))
     assert told["refused"] == 1 and told["likely_refused"]

@@ -441,7 +441,7 @@ CONTRAST: Anchors = {
 }
 CONTRAST_BUGS = """
 weights of rows are not divided | moved | sum <- 4 * a * (u - m) && cut <- p
-centres from the rows | moved | sum <- a * (u - u.mean() if len(u) else u) / self.most[0]
+centres from the rows | moved | sum <- a * (u - u.max() if len(u) else u) / self.most[0]
 half of the most that a row adds | moved | most <- 0.5 && cut <- p
 the sensitivity of the sum alone | moved | norm <- 1.0
 99% of the noise | moved | noise <- 0.99
