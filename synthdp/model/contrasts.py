@@ -140,8 +140,8 @@ class ContrastDesign:
 
     @cached_property
     def centred(self) -> tuple[Floats, float, float]:
-        """The centres `[strata]` of the sum, m cut at the ends of least noise (a row then adds less),
-        with what the sum has beside the effects, and the variance of that.
+        """The centres `[strata]` of the sum, m cut at the ends of least noise (a row then adds
+        less), with what the sum has beside the effects, and the variance of that.
         """
         w, shift = np.abs(self.weights), self.weights * self.guess
         found = list[tuple[float, Floats, float, float]]()
