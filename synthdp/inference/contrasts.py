@@ -35,26 +35,23 @@ class MeasuredContrast:
         if sums.contrast is None:
             return None
         sigma, drawn = sums.sigma, sums.contrast.sigma
-        design = ContrastDesign(sums, drawn)
+        design = ContrastDesign.of(sums, drawn)
         most = most_of(design.weights, *design.centres)
-        rest, spread, squares = sums.contrast.sums * most / [1.0, SQUARE, SQUARE]
-        # The squared weights, measured and by the counts, of which p was made.
-        by_counts = float((design.weights**2 * design.counts).sum())
-        by_counts += 2 * sigma**2 * float(design.uneven @ ((1 - design.kept) / design.floored))
+        rest, spread, squares = (sums.contrast.sums * most / [1.0, SQUARE, SQUARE]).tolist()
+        # The squared weights, measured and by the counts, as much of both as has least noise.
         of_counts = sigma**2 * float((design.weights**4).sum())
         of_squares = (drawn * float(most[2]) / SQUARE) ** 2
         part = of_counts / (of_counts + of_squares)
-        total = part * float(squares) + (1 - part) * by_counts
-        rows, strata = design.everyone, design.size.size
-        freedom = 1 / (1 - strata / max(rows, 2.0 * strata))  # a mean is taken off in each
-        _, beside, extra = design.centred
-        extra += (drawn * float(most[0])) ** 2
+        total = part * squares + (1 - part) * design.squared
+        strata = design.weights.shape[1]
+        freedom = 1 / (1 - strata / max(float(sums.counts.sum()), 2.0 * strata))  # of their means
+        extra = design.variance + (drawn * float(most[0])) ** 2
         return cls(
             design.guess,
-            float(rest) - beside + design.guess * design.lost,
+            rest - design.beside + design.guess * design.lost,
             total - design.lost,
             Quadratic(extra, 0.0, part * of_squares),
-            max(freedom * float(spread), 0.0),
+            max(freedom * spread, 0.0),
         )
 
 

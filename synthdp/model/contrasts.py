@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -52,7 +51,7 @@ def contrast_budget(estimand: Estimand, strata: SumMechanism) -> ContrastBudget 
 
 def chosen_contrast(budget: ContrastBudget, sums: NoisySums) -> Contrast:
     """The contrast that the released sums by stratum ask for."""
-    design = ContrastDesign(sums, budget.sigma)
+    design = ContrastDesign.of(sums, budget.sigma)
     return budget.choose(design.weights, *design.centres)
 
 
@@ -67,126 +66,62 @@ def contrast_of_sums(contrast: Contrast, exact: NoisySums) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class ContrastDesign:
-    """Weights and centres by the released `sums` of two arms, `[2, strata]` or `[strata]` each, for
-    a sum under noise of `sigma` times the most that a row adds.
+    """`weights` `[2, strata]` and `centres`, of the sum and of its squares, with the `guess` of the
+    effect in both. By the released counts and sums, without bias: the squared weights `squared`,
+    what of them is `lost` to wrong shares, and what the sum has `beside` effects, of `variance`.
     """
 
-    sums: NoisySums
-    sigma: float
+    weights: Floats
+    centres: tuple[Floats, Floats]
+    guess: float
+    squared: float
+    lost: float
+    beside: float
+    variance: float
 
-    @cached_property
-    def counts(self) -> Floats:
-        return np.asarray(self.sums.counts.reshape(2, -1))
-
-    @cached_property
-    def size(self) -> Floats:
-        """Rows of a stratum, where noise does not take them below 0."""
-        return np.asarray(np.maximum(self.counts.sum(0), 0.0))
-
-    @cached_property
-    def everyone(self) -> float:
-        return max(float(self.counts.sum()), 1.0)
-
-    @property
-    def drawn(self) -> float:
-        """Rows for which a share is drawn in."""
-        return SETTINGS.share * self.sums.sigma
-
-    @cached_property
-    def shares(self) -> Floats:
-        """p, the share of a stratum's rows that is treated."""
-        ends = SETTINGS.least, 1 - SETTINGS.least
-        overall = np.clip(self.counts[0].sum() / self.everyone, *ends)
-        drawn = (self.counts[0] + self.drawn * overall) / (self.size + self.drawn)
-        return np.asarray(np.clip(drawn, *ends))
-
-    @cached_property
-    def kept(self) -> Floats:
-        """How much of n_1 - p n of the released counts is noise that p does not have: all of it
-        where p is cut.
+    @classmethod
+    def of(cls, sums: NoisySums, noise: float) -> ContrastDesign:
+        """The design by the sums of two arms, for a sum whose noise is so many times the most that
+        a row adds: centres are cut at the ends of least noise.
         """
-        cut = (self.shares == SETTINGS.least) | (self.shares == 1 - SETTINGS.least)
-        return np.where(cut, 1.0, self.drawn / (self.size + self.drawn))
+        n, total = sums.counts.reshape(2, -1), sums.sums.reshape(2, -1)
+        sigma, ends = sums.sigma, (SETTINGS.least, 1 - SETTINGS.least)
+        rows, size = max(float(n.sum()), 1.0), np.maximum(n.sum(0), 0.0)
+        few, drawn = np.maximum(size, SETTINGS.fewest * sigma), SETTINGS.share * sigma
+        overall = np.clip(n[0].sum() / rows, *ends)
+        p = np.clip((n[0] + drawn * overall) / (size + drawn), *ends)
+        kept = np.where((p == ends[0]) | (p == ends[1]), 1.0, drawn / (size + drawn))
+        weights, odd = np.stack([1 - p, -p]), 1 - 2 * p
+        uneven, off = (weights**2).sum(0), n[0] - p * n.sum(0)
+        slope = odd * (1 - kept) / few  # of p, by both counts
+        squared = (weights**2 * n).sum() + 2 * sigma**2 * (uneven @ ((1 - kept) / few))
+        lost = off**2 + sigma**2 * ((1 - 2 * kept) * uneven + 2 * off * slope)
+        h = 1 / np.maximum(n.sum(0), 4 * math.sqrt(2) * sigma)
+        rough = h @ (n[1] * total[0] - n[0] * total[1]) / max(float(h @ (n[0] * n[1])), 1.0)
+        guess, drawn = float(np.clip(rough, -1, 1)), SETTINGS.mean * sigma
+        overall = np.clip(total.sum() / rows, -1, 1)
+        means = np.clip((total.sum(0) + drawn * overall) / (size + drawn), -1, 1)
 
-    @cached_property
-    def means(self) -> Floats:
-        """m, the mean of u in a stratum."""
-        total, drawn = self.sums.sums.reshape(2, -1).sum(0), SETTINGS.mean * self.sums.sigma
-        overall = np.clip(total.sum() / self.everyone, -1, 1)
-        return np.asarray(np.clip((total + drawn * overall) / (self.size + drawn), -1, 1))
+        def beside(centre: Floats) -> tuple[float, float]:
+            rest, cut = total.sum(0) - centre * n.sum(0), centre != means
+            of_mean = np.where(cut, 1.0, drawn / (few + drawn))
+            # Shares and centres have the noise of the same counts [Stein's lemma].
+            shared = (kept + of_mean - 1) * centre * odd + rest * slope
+            shared -= 2 * off * np.where(cut, 0.0, centre / (few + drawn))
+            of_share, of_rest = sigma**2 * uneven, 2 * sigma**2 * (1 + centre**2)
+            both = (1 - kept - of_mean) ** 2 - kept**2 - of_mean**2
+            variance = off**2 * of_rest + rest**2 * of_share + both * of_share * of_rest
+            found = (off * rest + sigma**2 * shared) @ (1 / few)
+            return float(found), max(float(variance @ few**-2.0), 0.0)
 
-    @cached_property
-    def guess(self) -> float:
-        """The effect by the sums of strata alone, roughly: what is measured is the rest."""
-        n, total = self.counts, self.sums.sums.reshape(2, -1)
-        h = 1 / np.maximum(n.sum(0), 4 * math.sqrt(2) * self.sums.sigma)
-        found = h @ (n[1] * total[0] - n[0] * total[1]) / max(float(h @ (n[0] * n[1])), 1.0)
-        return float(np.clip(found, -1, 1))
+        def tried(end: float) -> tuple[float, Floats, float, float]:
+            centre = np.clip(means, -end, end)
+            most = (np.abs(weights) * (1 + np.abs(centre + weights * guess))).max()
+            bias, variance = beside(centre)
+            return variance + (noise * float(most)) ** 2, centre, bias, variance
 
-    @cached_property
-    def weights(self) -> Floats:
-        """t - p: 1 - p of the treated, and -p."""
-        return np.stack([1 - self.shares, -self.shares])
-
-    @cached_property
-    def uneven(self) -> Floats:
-        """(1 - p)^2 + p^2: times sigma^2, the noise of n_1 - p n."""
-        return np.asarray((self.weights**2).sum(0))
-
-    @cached_property
-    def off(self) -> Floats:
-        """n_1 - p n of the released counts."""
-        return np.asarray(self.counts[0] - self.shares * self.counts.sum(0))
-
-    @cached_property
-    def centred(self) -> tuple[Floats, float, float]:
-        """The centres `[strata]` of the sum, m cut at the ends of least noise (a row then adds
-        less), with what the sum has beside the effects, and the variance of that.
-        """
-        w, shift = np.abs(self.weights), self.weights * self.guess
-        found = list[tuple[float, Floats, float, float]]()
-        for end in np.linspace(0, 1, SETTINGS.ends):
-            centre = np.clip(self.means, -end, end)
-            beside, variance = self._beside(centre)
-            limit = float((w * (1 + np.abs(centre + shift))).max())
-            found.append((variance + (self.sigma * limit) ** 2, centre, beside, variance))
-        return min(found, key=lambda one: one[0])[1:]
-
-    def _beside(self, centre: Floats) -> tuple[float, float]:
-        """The sum of (n_1 - p n) (mean - centre) over strata, without bias, and its variance."""
-        sigma, size, drawn = self.sums.sigma, self.floored, SETTINGS.mean * self.sums.sigma
-        rest = self.sums.sums.reshape(2, -1).sum(0) - centre * self.counts.sum(0)
-        free, kept, odd = centre == self.means, self.kept, 1 - 2 * self.shares
-        of_mean = np.where(free, drawn / (size + drawn), 1.0)
-        # p and centre have the noise of the same counts [Stein's lemma].
-        shared = (kept + of_mean - 1) * centre * odd
-        shared += rest * self.slope - 2 * self.off * np.where(free, centre / (size + drawn), 0.0)
-        off, mean = sigma**2 * self.uneven, 2 * sigma**2 * (1 + centre**2)
-        variance = self.off**2 * mean + rest**2 * off + (1 - kept - of_mean) ** 2 * off * mean
-        variance -= (kept**2 + of_mean**2) * off * mean
-        beside = self.off * rest + sigma**2 * shared
-        return float(beside @ (1 / size)), max(float(variance @ size**-2.0), 0.0)
-
-    @cached_property
-    def floored(self) -> Floats:
-        """Rows of a stratum by which is divided."""
-        return np.asarray(np.maximum(self.size, SETTINGS.fewest * self.sums.sigma))
-
-    @cached_property
-    def slope(self) -> Floats:
-        """How p moves with both counts."""
-        return np.asarray((1 - 2 * self.shares) * (1 - self.kept) / self.floored)
-
-    @cached_property
-    def lost(self) -> float:
-        """The sum of (n_1 - p n)^2 / n over strata, without bias."""
-        sigma = self.sums.sigma
-        squares = self.off**2 + sigma**2 * (1 - 2 * self.kept) * self.uneven
-        squares += 2 * sigma**2 * self.off * self.slope
-        return max(float(squares @ (1 / self.floored)), 0.0)
-
-    @property
-    def centres(self) -> tuple[Floats, Floats]:
-        """Of the sum and of its squares, `[2, strata]` each: with the guessed effect of an arm."""
-        shift = self.weights * self.guess
-        return self.centred[0] + shift, self.means + shift
+        every = map(tried, np.linspace(0, 1, SETTINGS.ends))
+        _, centre, bias, variance = min(every, key=lambda one: one[0])
+        centres = centre + weights * guess, means + weights * guess
+        lost_all = max(float(lost @ (1 / few)), 0.0)
+        return cls(weights, centres, guess, float(squared), lost_all, bias, variance)

@@ -31,7 +31,7 @@ def measured(exact: NoisySums, noise: float, rng: np.random.Generator) -> NoisyS
         n: getattr(exact, n) + rng.normal(0, s, exact.counts.shape) for n, s in scales.items()
     }
     first = NoisySums(**noisy, sigma=sigma)
-    design = ContrastDesign(first, own)
+    design = ContrastDesign.of(first, own)
     budget: Any = None
     chosen = Contrast(budget, design.weights, *design.centres)
     told = contrast_of_sums(chosen, exact) + rng.normal(0, own, 3)
@@ -145,7 +145,7 @@ def test_the_noise_of_the_sum_is_what_is_stated(
         assert found is not None and sums.contrast is not None
         rests.append(found.rest + found.guess * overlap)
         stated.append(found.noise.nn)
-        left.append(ContrastDesign(sums, sums.contrast.sigma).centred[1])
+        left.append(ContrastDesign.of(sums, sums.contrast.sigma).beside)
     error, sd = np.std(rests) / math.sqrt(len(rests)), float(np.std(rests))
     assert abs(np.mean(rests)) <= 4 * error
     assert 0.8 <= np.mean(stated) / sd**2 <= 1.25
