@@ -174,8 +174,9 @@ class ByStratum(EstimandSums[_E]):
         rows, levels = expected_fit_rows(spec), self.levels(spec, estimand, mechanism)
         strata = math.prod(mechanism.shape[1:]) // levels
         noise = math.sqrt(levels) * mechanism.sigma
-        steps = 1 if contrast_budget(estimand, mechanism) is None else 2  # half of the budget each
-        least = SETTINGS.clear * noise / math.sqrt(steps)
+        least = SETTINGS.clear * noise
+        if isinstance(estimand, EffectEstimand) and contrast_budget(estimand, mechanism):
+            least /= math.sqrt(2)  # its strata have half of the budget
         if strata * levels > 1 and rows / strata < least:
             fewer = "fewer bins of the quantile, or " if levels > 1 else ""
             raise BudgetError(
