@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from synthdp.inference import figures as of_cells
@@ -43,6 +44,16 @@ class MeasuredContrast:
         of_squares = (drawn * float(most[2]) / SQUARE) ** 2
         part = of_counts / (of_counts + of_squares)
         total = part * squares + (1 - part) * design.squared
+        # Likewise how far numbers spread.
+        n, sums_of, squares_of = (
+            part.reshape(2, -1) for part in (sums.counts, sums.sums, sums.squares)
+        )
+        a, about = design.weights**2, design.centres[1]
+        by_strata = float((a * (squares_of - 2 * about * sums_of + about**2 * n)).sum())
+        of_strata = sigma**2 * float((a**2 * (SQUARE**-2 + 4 * about**2 + about**4)).sum())
+        of_sum = (drawn * float(most[1]) / SQUARE) ** 2
+        spread = (of_strata * spread + of_sum * by_strata) / (of_strata + of_sum)
+        spread = above_zero(spread, math.sqrt(of_strata * of_sum / (of_strata + of_sum)))
         strata = design.weights.shape[1]
         freedom = 1 / (1 - strata / max(float(sums.counts.sum()), 2.0 * strata))  # of their means
         extra = design.variance + (drawn * float(most[0])) ** 2
@@ -51,8 +62,19 @@ class MeasuredContrast:
             rest - design.beside + design.guess * design.lost,
             total - design.lost,
             Quadratic(extra, 0.0, part * of_squares),
-            max(freedom * spread, 0.0),
+            freedom * spread,
         )
+
+
+def above_zero(seen: float, sd: float) -> float:
+    """The mean of what is known to be at least 0 and was seen with normal noise `sd`.
+
+    >>> above_zero(9.0, 1.0), round(above_zero(0.0, 1.0), 3)
+    (9.0, 0.798)
+    """
+    x = max(seen / sd, -5.0)
+    density = math.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
+    return max(seen, -5.0 * sd) + sd * density / (math.erfc(-x / math.sqrt(2)) / 2)
 
 
 def contrast_figure(sums: NoisySums, number: Bounded, rows: Rows) -> Figure:
