@@ -92,7 +92,7 @@ def test_the_effect_where_arms_overlap_is_told_and_covered(name: str, noise: flo
     """Also where strata are too thin for an average over all rows."""
     for rows in (20_000,) if name in DESIGNS[3:] or noise > 3 else (3000, 20_000):
         told, inside = covered(name, rows, noise, 800, 8)
-        assert told >= 0.95 and 0.93 <= inside <= 0.98, (rows, told, inside)
+        assert told >= 0.95 and 0.915 <= inside <= 0.985, (rows, told, inside)
 
 
 FAULTS = {
