@@ -11,6 +11,8 @@ the noise alone would make of it. Writes results/estimands.csv, a row for each e
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,11 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.inference.estimands import estimand_results, exact_results
 from synthdp.inference.figures import Figure
+from synthdp.model.contrasts import chosen_contrast
+from synthdp.model.estimands import contrast_name, tables_and_sums
 from synthdp.model.planning import plan_for
-from synthdp.privacy.mechanisms.sums import StratumSums
+from synthdp.privacy.mechanisms.contrasts import ContrastBudget
+from synthdp.privacy.mechanisms.sums import NoisySums, Sums
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table
 from synthdp.spec.load.loader import load_spec
@@ -61,7 +66,6 @@ def measured(spec: ReleaseSpec, frame: pd.DataFrame, releases: int) -> list[dict
     domain, rng = Domain.from_spec(spec.columns), np.random.default_rng(20)
     codes, _ = encode(domain, frame)
     plan = plan_for(spec, domain)
-    sums = {n: m for n, m in plan.estimands.items() if isinstance(m, StratumSums)}
     whole = Table(codes, frame, np.zeros(len(frame), dtype=bool), {})
     truths = [_number(result.figures[0]) for result in exact_results(spec, domain, whole)]
     found: list[list[Figure]] = [[] for _ in truths]
@@ -69,7 +73,7 @@ def measured(spec: ReleaseSpec, frame: pd.DataFrame, releases: int) -> list[dict
         drawn = rng.integers(0, len(frame), len(frame))
         held_out = rng.random(len(frame)) < HOLDOUT
         table = Table(codes[drawn], frame.iloc[drawn].reset_index(drop=True), held_out, {})
-        noisy = {name: mechanism.run(table, Streams.fresh()) for name, mechanism in sums.items()}
+        noisy = paid_sums(plan.estimands, table, Streams.fresh())
         for figures, result in zip(found, estimand_results(spec, domain, noisy), strict=True):
             figures.append(result.figures[0])
     return [
@@ -78,6 +82,17 @@ def measured(spec: ReleaseSpec, frame: pd.DataFrame, releases: int) -> list[dict
             exact_results(spec, domain, whole), truths, found, strict=True
         )
     ]
+
+
+def paid_sums(planned: Mapping[str, Any], table: Table, streams: Streams) -> dict[str, Sums]:
+    """What estimands measure on a table, an effect by strata in two looks."""
+    found: dict[str, Sums] = {}
+    for name, mechanism in tables_and_sums(planned)[1].items():
+        sums, budget = mechanism.run(table, streams), planned.get(contrast_name(name))
+        if isinstance(sums, NoisySums) and isinstance(budget, ContrastBudget):
+            sums = replace(sums, contrast=chosen_contrast(budget, sums).run(table, streams))
+        found[name] = sums
+    return found
 
 
 def _row(text: str, truth: float, figures: list[Figure]) -> dict[str, Any]:

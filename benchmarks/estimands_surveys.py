@@ -26,11 +26,13 @@ import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 
+from benchmarks.estimands import paid_sums
 from benchmarks.surveys_model import ROWS, Survey
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.errors import BudgetError
-from synthdp.inference.estimands import OVERLAP, estimand_results, exact_sums
+from synthdp.inference.contrasts import OVERLAP
+from synthdp.inference.estimands import estimand_results, exact_sums
 from synthdp.inference.figures import Figure, Rows
 from synthdp.model.planning import plan_for
 from synthdp.privacy.noise import Streams
@@ -123,7 +125,6 @@ def measured(seed: int, asked: str, epsilon: float, declared: bool, releases: in
         plan = plan_for(spec, domain)
     except BudgetError:  # refused however the rows are spread
         return [row | {"accepted": False}]
-    mechanism: Any = plan.estimands["1"]
     (played,) = played_estimands(spec, domain, plan)
     (forecast,) = (f for f in played["figures"] if f["group"] == TOLD[asked])
     row |= {"accepted": not played["likely_refused"], "p": forecast["refused"]}
@@ -140,7 +141,7 @@ def measured(seed: int, asked: str, epsilon: float, declared: bool, releases: in
     found = []
     for stream in range(10, 10 + releases):
         own = table(survey.drawn(ROWS, stream))
-        told = figure(mechanism.run(own, Streams.fresh()))
+        told = figure(paid_sums(plan.estimands, own, Streams.fresh())["1"])
         sure = figure(exact_sums(spec, domain, own)["1"])
         found.append(row | {"truth": truth, "told": told.interval, "sure": sure.interval})
     return found

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks.estimands import paid_sums
 from benchmarks.inference_models import Values, levels, spec_of
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError
 from synthdp.inference.estimands import estimand_results, exact_results
 from synthdp.inference.figures import Figure
 from synthdp.model.planning import plan_for
-from synthdp.privacy.mechanisms.sums import StratumSums
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table
 from synthdp.spec.model import ReleaseSpec
@@ -34,7 +34,7 @@ class Effect:
     domain: Domain
     population: Table
     truth: float
-    sums: Mapping[float, dict[str, StratumSums] | None]
+    sums: Mapping[float, Mapping[str, Any] | None]
 
     @classmethod
     def of(cls, model: str, rows: int, epsilons: Sequence[float], values: Values) -> Effect:
@@ -63,10 +63,10 @@ class Effect:
             for epsilon, planned in self.sums.items()
         }
 
-    def _figure(self, planned: dict[str, StratumSums] | None, table: Table) -> Figure:
+    def _figure(self, planned: Mapping[str, Any] | None, table: Table) -> Figure:
         if planned is None:
             return REFUSED
-        noisy = {name: sums.run(table, Streams.quick()) for name, sums in planned.items()}
+        noisy = paid_sums(planned, table, Streams.quick())
         return estimand_results(self.spec, self.domain, noisy)[0].figures[0]
 
 
@@ -90,13 +90,12 @@ def _judged(figure: Figure, sample: Figure, truth: float) -> dict[str, Any]:
     }
 
 
-def _planned(spec: ReleaseSpec, domain: Domain) -> dict[str, StratumSums] | None:
+def _planned(spec: ReleaseSpec, domain: Domain) -> Mapping[str, Any] | None:
     """The sums that the plan has, or None where it is refused."""
     try:
-        planned = plan_for(spec, domain).estimands
+        return plan_for(spec, domain).estimands
     except BudgetError:
         return None
-    return {name: sums for name, sums in planned.items() if isinstance(sums, StratumSums)}
 
 
 def _table(codes: Any, frame: pd.DataFrame) -> Table:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,15 @@ from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import VerifyError
 from synthdp.files import parse_json, read_text
 from synthdp.graph.level_groups import LevelLaw
+from synthdp.privacy.mechanisms.contrasts import ContrastBudget
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.privacy.mechanisms.sums import NoisyProducts, ProductSums, SumMechanism, Sums
+from synthdp.privacy.mechanisms.sums import (
+    NoisyContrast,
+    NoisyProducts,
+    ProductSums,
+    SumMechanism,
+    Sums,
+)
 
 MARGINALS = "marginals.json"
 
@@ -127,11 +136,18 @@ def _plain(value: Sums) -> dict[str, Any]:
         "counts": value.counts.ravel().tolist(),
         "sums": value.sums.ravel().tolist(),
         "squares": value.squares.ravel().tolist(),
+        **({} if value.contrast is None else {"contrast": _plain_contrast(value.contrast)}),
     }
 
 
-def sums_from_json(stated: Mapping[str, Any], mechanism: SumMechanism) -> Sums:
-    """The sums that `sums_json` stated, for the mechanism that made them.
+def _plain_contrast(value: NoisyContrast) -> dict[str, Any]:
+    return {"sigma": value.sigma, "sums": value.sums.tolist()}
+
+
+def sums_from_json(
+    stated: Mapping[str, Any], mechanism: SumMechanism, contrast: ContrastBudget | None = None
+) -> Sums:
+    """The sums that `sums_json` stated, for the mechanisms that made them.
 
     Raises:
         ValueError, KeyError, TypeError: they are not finite, or of other strata.
@@ -148,4 +164,11 @@ def sums_from_json(stated: Mapping[str, Any], mechanism: SumMechanism) -> Sums:
         }
     if not all(np.isfinite(part).all() for part in arrays.values()):
         raise ValueError("sums that are not finite")
-    return mechanism.unpack(arrays)
+    value = mechanism.unpack(arrays)
+    if isinstance(value, NoisyProducts) or contrast is None:
+        return value
+    found = stated["contrast"]
+    sigma, sums = float(found["sigma"]), np.asarray(found["sums"], dtype=np.float64)
+    if not (0 < sigma < math.inf and sums.shape == (3,) and np.isfinite(sums).all()):
+        raise ValueError("not a contrast")
+    return replace(value, contrast=NoisyContrast(sums, sigma))

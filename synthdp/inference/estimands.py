@@ -23,15 +23,18 @@ from synthdp.data.domain import Domain
 from synthdp.errors import VerifyError
 from synthdp.files import check_sums, parse_json, read_text
 from synthdp.inference import figures as of_cells
-from synthdp.inference.figures import Cuts, Figure, Quadratic, Rows, Z
+from synthdp.inference.contrasts import OVERLAP, MeasuredContrast, contrast_figure
+from synthdp.inference.figures import Cuts, Figure, Rows, Z
 from synthdp.inference.least_squares import SETTINGS, Functionals
 from synthdp.inference.regression import about_regression, regression_figures
 from synthdp.inference.words import POPULATION, clamped, counted, figure_lines, figures_text, whom
 from synthdp.model import estimands as sums_of_kind
+from synthdp.model.contrasts import chosen_contrast, contrast_budget, contrast_of_sums
 from synthdp.model.estimands import EffectSums, QuestionSums, design_of, estimand_name, sums_of
 from synthdp.model.planning import moment_sums
 from synthdp.privacy.mechanisms import sums as noisy
-from synthdp.privacy.mechanisms.sums import Bounded, NoisyProducts, NoisySums, Sums
+from synthdp.privacy.mechanisms.contrasts import ContrastBudget
+from synthdp.privacy.mechanisms.sums import Bounded, NoisyContrast, NoisyProducts, NoisySums, Sums
 from synthdp.privacy.plan import MOMENTS
 from synthdp.privacy.table import Table
 from synthdp.spec.expressions.query import Query, parse_query
@@ -45,8 +48,6 @@ from synthdp.spec.model import (
     TableEstimand,
 )
 from synthdp.spec.model.evaluation import Clip, number_bounds
-
-OVERLAP = "where both groups overlap"
 
 Floats = npt.NDArray[np.float64]
 _E = TypeVar("_E")
@@ -139,11 +140,17 @@ def exact_results(spec: ReleaseSpec, domain: Domain, table: Table) -> tuple[Esti
 
 def exact_sums(spec: ReleaseSpec, domain: Domain, table: Table) -> dict[str, Sums]:
     """The sums of each estimand over all rows of a table, without noise. Confidential as well."""
-    return {
-        estimand_name(i): sums_of(spec, domain, estimand).without_noise(table)
-        for i, estimand in enumerate(spec.estimands)
-        if not estimand.table
+    found: dict[str, Sums] = {
+        name: mechanism.without_noise(table)
+        for name, mechanism in measured_sums(spec, domain).items()
+        if name != MOMENTS
     }
+    for name, budget in measured_contrasts(spec, domain).items():
+        sums, silent = found[name], budget.scaled(noisy.NO_NOISE)
+        assert isinstance(sums, NoisySums)
+        exact = contrast_of_sums(chosen_contrast(silent, sums), sums)
+        found[name] = replace(sums, contrast=NoisyContrast(exact, silent.sigma))
+    return found
 
 
 def measured_sums(spec: ReleaseSpec, domain: Domain) -> dict[str, noisy.SumMechanism]:
@@ -156,19 +163,30 @@ def measured_sums(spec: ReleaseSpec, domain: Domain) -> dict[str, noisy.SumMecha
     return found | ({MOMENTS: moment_sums(spec, domain)} if spec.privacy.shares.moments else {})
 
 
+def measured_contrasts(spec: ReleaseSpec, domain: Domain) -> dict[str, ContrastBudget]:
+    """What measures an effect by strata after the sums of a release, by estimand."""
+    found = {
+        estimand_name(i): contrast_budget(estimand, sums_of(spec, domain, estimand))
+        for i, estimand in enumerate(spec.estimands)
+        if not estimand.table
+    }
+    return {name: budget for name, budget in found.items() if budget is not None}
+
+
 def stated_sums(stated: Mapping[str, Any], spec: ReleaseSpec, domain: Domain) -> dict[str, Sums]:
     """The noisy sums in the content of `estimands.json`, with the noise that they state.
 
     Raises:
         ValueError, KeyError, TypeError: they are not those of the spec.
     """
-    sums = {}
+    sums, contrasts = {}, measured_contrasts(spec, domain)
     for name, mechanism in measured_sums(spec, domain).items():
         found = stated["sums"][name]
         sigma = float(found["sigma"])
         if not sigma > 0:
             raise ValueError("noise that is not above 0")
-        sums[name] = sums_from_json(found, mechanism.scaled(sigma / mechanism.sensitivity))
+        mechanism = mechanism.scaled(sigma / mechanism.sensitivity)
+        sums[name] = sums_from_json(found, mechanism, contrasts.get(name))
     if stated["sums"].keys() != sums.keys():
         raise ValueError("sums of other estimands")
     return sums
@@ -307,7 +325,7 @@ class EffectKind(EstimandKind[EffectEstimand]):
         assert number is not None
         figures = [effect_figure(sums, number, rows)]
         if sums.counts[0].size > 1:
-            figures.append(overlap_figure(sums, number, rows))
+            figures.append(contrast_figure(sums, number, rows))
         return tuple(figures), self._about(spec, asked, number)
 
     def _about(self, spec: ReleaseSpec, asked: EffectEstimand, number: Bounded) -> Iterator[str]:
@@ -331,7 +349,7 @@ class EffectKind(EstimandKind[EffectEstimand]):
             yield (
                 f"{OVERLAP}: each stratum of n1 treated and n0 others weighs n1 n0 / (n1 + n0), so"
                 " that strata that have hardly any of one group hardly count; its rows are those of"
-                " strata that are half treated and weigh as much"
+                " strata that are half treated and weigh as much; one sum over all rows tells it"
             )
         yield from counted(spec, ())
         yield clamped(number)
@@ -442,10 +460,20 @@ def effect_figure(sums: NoisySums, number: Bounded, rows: Rows) -> Figure:
     means = total / n * (1 - n[::-1] / n.sum(0) * (sums.sigma / n) ** 2)
     difference = means[0] - means[1]
     effect = float(weights @ difference)
-    sign = np.array([[1.0], [-1.0]])
-    by_sum = sign * weights / n
-    by_count = -by_sum * means + (difference - effect) / everyone
-    noise = sums.sigma**2 * float((by_count**2 + by_sum**2).sum())
+    sign, part, extra = np.array([[1.0], [-1.0]]), np.zeros(n.shape[1]), 0.0
+    by_count = (difference - effect) / everyone
+    if (found := MeasuredContrast.of(sums)) is not None:
+        # What the contrast measured is known better: as much of it as leaves the least noise.
+        overlap = n[0] * n[1] / n.sum(0)
+        apart = sums.sigma**2 * ((1 + means**2) / n**2).sum(0)
+        times = float((weights * overlap) @ apart) / (float(overlap**2 @ apart) + found.noise.nn)
+        part, rest = times * overlap, difference - found.guess
+        effect += times * (found.rest - float(overlap @ rest))
+        by_count = by_count - times * rest * (n[::-1] / n.sum(0)) ** 2
+        extra = times**2 * found.noise.nn
+    by_sum = sign * (weights - part) / n
+    by_count = by_count - by_sum * means
+    noise = sums.sigma**2 * float((by_count**2 + by_sum**2).sum()) + extra
     within = np.maximum(squares / n - means**2, 0.0) / n
     sampling = float((weights**2 * within.sum(0)).sum())
     sampling += float(weights @ (difference - effect) ** 2) / everyone
@@ -455,60 +483,6 @@ def effect_figure(sums: NoisySums, number: Bounded, rows: Rows) -> Figure:
         for variance in (noise + rows.per_unit * sampling, noise)
     )
     return Figure(None, about, effect, both, of_rows).in_unit(number.half, 0.0)
-
-
-def overlap_figure(sums: NoisySums, number: Bounded, rows: Rows) -> Figure:
-    """The effect of the first arm against the second where both arms overlap (ATO).
-
-    psi = A / B, A = sum_z h_z (n_0z S_1z - n_1z S_0z), B = sum_z h_z n_1z n_0z, with h_z = 1 / n_z:
-    strata weigh n_1z n_0z / n_z, and no arm is divided by. Where n_z is not clear of its noise h_z
-    is that of the least that is. The interval is that of the ratio; products of two noises are
-    taken from its variance, which sums of squares count twice.
-    """
-    n, total, squares = (part.reshape(2, -1) for part in (sums.counts, sums.sums, sums.squares))
-    size, sigma, kept = n.sum(0), sums.sigma, 1 - rows.holdout
-    least = SETTINGS.certain * math.sqrt(2) * sigma
-    h, clear = 1 / np.maximum(size, least), size > least
-    differences, both_arms = n[1] * total[0] - n[0] * total[1], n[0] * n[1]
-    a, b = float(h @ differences), float(h @ both_arms)
-    by_size = h**2 * clear  # of h_z
-    by_sums = np.concatenate([h * n[1], -h * n[0]])
-    of_a = np.concatenate(
-        [by_sums, *(h * s - by_size * differences for s in (-total[1], total[0]))]
-    )
-    of_b = np.concatenate([0 * by_sums, *(h * k - by_size * both_arms for k in (n[1], n[0]))])
-    twice = sigma**4 * float(h @ h)
-    noise = Quadratic(
-        max(sigma**2 * float(of_a @ of_a) - 2 * twice, 0.0),
-        sigma**2 * float(of_a @ of_b),
-        max(sigma**2 * float(of_b @ of_b) - twice, 0.0),
-    )
-    about, refused = (
-        max(0.0, 4 * b) / kept,
-        of_cells.too_few(OVERLAP, 4 * b / kept, 16 * noise.dd, rows),
-    )
-    if size.mean() < SETTINGS.fewest:
-        why = f"fewer than {SETTINGS.fewest:,.0f} rows in an average stratum"
-        return replace(refused, refused=why)
-    if not of_cells.certain(4 * b, 16 * noise.dd):
-        return refused
-    effect = a / b
-    # Of rows less their stratum's mean, the treated ones' less the effect, too.
-    mean = (total.sum(0) - effect * n[0]) * h
-    spread = [
-        np.maximum(n[1 - arm] ** 2 - sigma**2, 0.0)
-        * (squares[arm] - 2 * centre * total[arm] + centre**2 * n[arm])
-        for arm, centre in enumerate((mean + effect, mean))
-    ]
-    freedom = np.maximum(size, 2) / (np.maximum(size, 2) - 1)
-    sampling = rows.per_unit * max(float((h**2 * freedom) @ (spread[0] + spread[1])), 0.0)
-    both, of_rows = (
-        of_cells.ratio_interval(a, b, noise.plus(Quadratic(extra, 0.0, 0.0)))
-        for extra in (sampling, 0.0)
-    )
-    if both is None or of_rows is None:
-        return refused
-    return Figure(OVERLAP, about, effect, both, of_rows).in_unit(number.half, 0.0)
 
 
 def quantile_figures(

@@ -31,6 +31,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.visits import VisitFrame
 from synthdp.errors import OutputError
 from synthdp.inference.answer import check_agreement
+from synthdp.inference.contrasts import OVERLAP
 from synthdp.inference.effect import EffectAnswer
 from synthdp.inference.effect_query import (
     HIGH,
@@ -42,7 +43,6 @@ from synthdp.inference.effect_query import (
     against,
     contrast,
 )
-from synthdp.inference.estimands import OVERLAP
 from synthdp.inference.figures import (
     Figure,
     Floats,

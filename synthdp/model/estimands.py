@@ -22,12 +22,13 @@ import numpy.typing as npt
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError
 from synthdp.graph.causal import CausalGraph, adjustment
+from synthdp.model.contrasts import contrast_budget
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms import sums as noisy
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
-from synthdp.privacy.mechanisms.mechanism import Mechanism, PlannedMechanism
-from synthdp.privacy.mechanisms.sums import NUMBER, Arm, Bounded, Product, StratumSums, Sums
-from synthdp.privacy.plan import MechanismFactory, ReleasePlan
+from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
+from synthdp.privacy.mechanisms.sums import NUMBER, Arm, Bounded, Product, StratumSums
+from synthdp.privacy.plan import MechanismFactory, ReleasePlan, needed
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.expressions.parsed import Expression
 from synthdp.spec.expressions.query import counted, parse_query
@@ -76,23 +77,41 @@ def estimand_name(position: int) -> str:
     return str(position + 1)
 
 
+def contrast_name(name: str) -> str:
+    """The name of what an effect by strata measures after the sums of strata.
+
+    >>> contrast_name("1")
+    '1, contrast'
+    """
+    return f"{name}, contrast"
+
+
 def estimand_rounds(spec: ReleaseSpec, domain: Domain) -> dict[str, MechanismFactory]:
     """How each estimand is measured, by its name, for equal parts of the share."""
-    part = math.sqrt(max(1, len(spec.estimands)))
+    part, rounds = math.sqrt(max(1, len(spec.estimands))), dict[str, MechanismFactory]()
 
-    def started(estimand: Estimand, mu: float) -> PlannedMechanism:
-        return ESTIMAND_SUMS[estimand.kind].mechanism(spec, domain, estimand, part / mu)
+    def started(estimand: Estimand, steps: int, mu: float) -> PlannedMechanism:
+        noise = part * math.sqrt(steps) / mu
+        return ESTIMAND_SUMS[estimand.kind].mechanism(spec, domain, estimand, noise)
 
-    return {
-        estimand_name(i): partial(started, estimand) for i, estimand in enumerate(spec.estimands)
-    }
+    def second(estimand: Estimand, mu: float) -> PlannedMechanism:
+        strata = started(estimand, 2, mu)
+        assert isinstance(strata, StratumSums)
+        return needed(contrast_budget(estimand, strata), "contrast")
+
+    for i, estimand in enumerate(spec.estimands):
+        name, strata = estimand_name(i), started(estimand, 1, 1.0)
+        twice = isinstance(strata, StratumSums) and contrast_budget(estimand, strata) is not None
+        rounds[name] = partial(started, estimand, 2 if twice else 1)
+        rounds |= {contrast_name(name): partial(second, estimand)} if twice else {}
+    return rounds
 
 
 def check_estimands(plan: ReleasePlan, spec: ReleaseSpec) -> None:
     """Refuse estimands that noise would drown, before anything is spent (`BudgetError`)."""
-    for name, mechanism in plan.estimands.items():
-        estimand = spec.estimands[int(name) - 1]
-        ESTIMAND_SUMS[estimand.kind].check(name, spec, estimand, mechanism)
+    for i, estimand in enumerate(spec.estimands):
+        name = estimand_name(i)
+        ESTIMAND_SUMS[estimand.kind].check(name, spec, estimand, plan.estimands[name])
 
 
 def sums_of(
@@ -106,7 +125,7 @@ def sums_of(
 
 def tables_and_sums(
     planned: Mapping[str, PlannedMechanism],
-) -> tuple[dict[str, NoisyMarginals], dict[str, Mechanism[Sums]]]:
+) -> tuple[dict[str, NoisyMarginals], dict[str, noisy.SumMechanism]]:
     """The planned tables and the planned sums, by estimand."""
     tables = {n: m for n, m in planned.items() if isinstance(m, NoisyMarginals)}
     return tables, {n: m for n, m in planned.items() if isinstance(m, noisy.SumMechanism)}
@@ -158,6 +177,8 @@ class ByStratum(EstimandSums[_E]):
         strata = math.prod(mechanism.shape[1:]) // levels
         noise = math.sqrt(levels) * mechanism.sigma
         least = SETTINGS.clear * noise
+        if isinstance(estimand, EffectEstimand) and contrast_budget(estimand, mechanism):
+            least /= math.sqrt(2)  # its strata have half of the budget
         if strata * levels > 1 and rows / strata < least:
             fewer = "fewer bins of the quantile, or " if levels > 1 else ""
             raise BudgetError(

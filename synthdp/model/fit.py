@@ -26,7 +26,8 @@ from synthdp.graph.margins import Probabilities, smoothed
 from synthdp.graph.predict import pair_tables
 from synthdp.graph.stage import GraphResult, find_graph
 from synthdp.model.ancestral import Architecture
-from synthdp.model.estimands import tables_and_sums
+from synthdp.model.contrasts import chosen_contrast
+from synthdp.model.estimands import contrast_name, tables_and_sums
 from synthdp.model.interactions import Together, find_interactions, with_arrows
 from synthdp.model.log_linear import LogLinear, fit_log_linear, with_acting
 from synthdp.model.network import CausalVae
@@ -35,6 +36,7 @@ from synthdp.model.target_stage import TargetRegression, into_network, without_t
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.dpsgd.training import Training, Weights
 from synthdp.privacy.journal import Checkpoints
+from synthdp.privacy.mechanisms.contrasts import ContrastBudget
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.mechanism import Mechanism
 from synthdp.privacy.mechanisms.sums import Sums
@@ -125,7 +127,7 @@ def fit(
     asked = releaser.release_together(planned | ({MOMENTS: moments} if moments else {}))
     for name in tables:
         marginals = _joined(marginals, asked[estimand_purpose(name)])
-    released = {name: asked[estimand_purpose(name)] for name in sums}
+    released = {name: _contrasted(releaser, name, asked[estimand_purpose(name)]) for name in sums}
     released |= {MOMENTS: asked[MOMENTS]} if moments else {}
     graph = find_graph(
         releaser, spec.graph, domain, known=marginals, targets=spec.evaluation.targets
@@ -133,6 +135,16 @@ def fit(
     graph, acting = with_interactions(releaser, spec, domain, marginals, graph)
     synthesizer = train(releaser, spec, domain, marginals, graph, progress=progress, acting=acting)
     return Fitted(marginals, graph, synthesizer, released)
+
+
+def _contrasted(releaser: TrainingReleaser, name: str, sums: Released[Any]) -> Released[Any]:
+    """The sums of an estimand, with the contrast that is measured in their light, if one is."""
+    budget = releaser.plan.estimands.get(contrast_name(name))
+    if not isinstance(budget, ContrastBudget):
+        return sums
+    chosen, purpose = chosen_contrast(budget, sums.value), estimand_purpose(contrast_name(name))
+    measured = releaser.release(chosen, purpose=purpose)
+    return sums.zip(measured).map(lambda both: replace(both[0], contrast=both[1]))
 
 
 @dataclass(frozen=True)

@@ -206,7 +206,7 @@ def _rows_of_one(
 def _passes(spec: ReleaseSpec, plan: ReleasePlan) -> int:
     """How often an engine reads the table."""
     judged = (1 + len(spec.estimands)) * spec.evaluation.enabled
-    together = max(0, len(plan.estimands) + (plan.moments is not None) - 1)
+    together = max(0, len(spec.estimands) + (plan.moments is not None) - 1)
     return 1 + len(plan.spends) - _fetches(spec) - together + judged
 
 

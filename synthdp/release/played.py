@@ -32,6 +32,7 @@ from synthdp.errors import BudgetError
 from synthdp.graph.margins import Probabilities
 from synthdp.inference.estimands import ESTIMAND_KINDS, clipped_text
 from synthdp.inference.figures import Figure, Rows, Z
+from synthdp.model.contrasts import chosen_contrast, contrast_budget, contrast_of_sums
 from synthdp.model.estimands import INTERCEPT, estimand_name
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.sums import (
@@ -39,6 +40,7 @@ from synthdp.privacy.mechanisms.sums import (
     SQUARE,
     Arm,
     Bounded,
+    NoisyContrast,
     NoisyProducts,
     NoisySums,
     ProductSums,
@@ -141,7 +143,7 @@ def _plays(
 
     def figures() -> Iterator[tuple[Figure, ...]]:
         for exact in played:
-            sums = with_noise(exact, mechanism.sigma, rng)
+            sums = with_noise(exact, estimand, mechanism, rng)
             yield kind.figures(spec, mechanism.domain, estimand, sums, rows)[0]
 
     each = figures()
@@ -189,17 +191,26 @@ def _half(ends: tuple[Any, Any]) -> float:
     return (float(ends[1]) - float(ends[0])) / 2
 
 
-def with_noise(sums: Sums, sigma: float, rng: np.random.Generator) -> Sums:
+def with_noise(
+    sums: Sums, estimand: Estimand, mechanism: SumMechanism, rng: np.random.Generator
+) -> Sums:
     """Exact sums of simulated rows with noise as it will be, but for its rounding."""
+    sigma = mechanism.sigma
     if isinstance(sums, NoisyProducts):
         return NoisyProducts(sums.sums + rng.normal(0, sigma, sums.sums.shape), sigma)
-    return replace(
+    assert isinstance(mechanism, StratumSums)
+    noisy = replace(
         sums,
         counts=sums.counts + rng.normal(0, sigma, sums.counts.shape),
         sums=sums.sums + rng.normal(0, sigma, sums.sums.shape),
         squares=sums.squares + rng.normal(0, sigma / SQUARE, sums.squares.shape),
         sigma=sigma,
     )
+    if (budget := contrast_budget(estimand, mechanism)) is None:
+        return noisy
+    exact = contrast_of_sums(chosen_contrast(budget, noisy), sums)
+    told = exact + rng.normal(0, budget.sigma, 3)
+    return replace(noisy, contrast=NoisyContrast(told, budget.sigma))
 
 
 # --- stand-in sums ---

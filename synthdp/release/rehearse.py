@@ -28,7 +28,7 @@ from synthdp.graph.level_groups import groups_of
 from synthdp.inference.answer import answer_tables
 from synthdp.inference.estimands import estimand_results, exact_sums
 from synthdp.inference.figures import Figure, Rows
-from synthdp.model.estimands import estimand_name
+from synthdp.model.estimands import estimand_name, tables_and_sums
 from synthdp.model.fit import fit
 from synthdp.model.planning import plan_for
 from synthdp.model.sampling import sample
@@ -182,13 +182,14 @@ def rehearsed_estimands(
     Sums of `table` are taken without noise, whatever the plan: for simulated rows only.
     """
     exact, per_unit = exact_sums(spec, domain, table), Rows.of_spec(spec).per_unit
-    sigmas = {name: getattr(plan.estimands[name], "sigma", 0.0) for name in exact}
+    asked = {estimand_name(i): estimand for i, estimand in enumerate(spec.estimands)}
+    planned = tables_and_sums(plan.estimands)[1]
     truths = estimand_results(spec, domain, exact, Rows(per_unit=per_unit))
     drawn = [
         estimand_results(
             spec,
             domain,
-            {name: with_noise(sums, sigmas[name], rng) for name, sums in exact.items()},
+            {n: with_noise(sums, asked[n], planned[n], rng) for n, sums in exact.items()},
             Rows(per_unit=per_unit),
         )
         for _ in range(100)

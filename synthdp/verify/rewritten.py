@@ -28,13 +28,26 @@ from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.predict import prediction_order
 from synthdp.graph.validation import SETTINGS as VALIDATION
 from synthdp.graph.validation import STATUSES, Implication, claimed
-from synthdp.inference.estimands import estimands_json, measured_sums, stated_sums
-from synthdp.model.estimands import estimand_name
+from synthdp.inference.estimands import (
+    estimands_json,
+    measured_contrasts,
+    measured_sums,
+    stated_sums,
+)
+from synthdp.model.estimands import contrast_name, estimand_name
 from synthdp.privacy.events.kernel import GaussianSumsDpEvent
 from synthdp.privacy.events.kinds import event_from_json, event_to_json
+from synthdp.privacy.mechanisms.contrasts import ContrastBudget
 from synthdp.privacy.mechanisms.marginals import sampler_for
 from synthdp.privacy.mechanisms.scores import ScoreBudget, Scored, compared
-from synthdp.privacy.mechanisms.sums import GRID, SQUARE, NoisyProducts, Sums
+from synthdp.privacy.mechanisms.sums import (
+    GRID,
+    SQUARE,
+    NoisyProducts,
+    NoisySums,
+    SumMechanism,
+    Sums,
+)
 from synthdp.privacy.plan import INTERACTIONS, MOMENTS, SCORES, estimand_purpose, graph_purpose
 from synthdp.spec.model import Column, ReleaseSpec
 from synthdp.verify.reader import VERIFY, Check, Reader, wrong
@@ -301,7 +314,10 @@ def score_problems(stated: Certificate, reader: Reader) -> Iterator[str]:
 def check_estimands(reader: Reader) -> Iterator[str]:
     """Every figure follows from the sums, and the sums have the noise that the ledger charged."""
     spec = reader.spec
-    asked = {estimand_purpose(estimand_name(i)) for i in range(len(spec.estimands))}
+    domain = Domain.from_spec(spec.columns)
+    second = measured_contrasts(spec, domain)
+    names = {estimand_name(i) for i in range(len(spec.estimands))} | set(map(contrast_name, second))
+    asked = set(map(estimand_purpose, names))
     charged = {e.body["purpose"] for e in reader.charges}
     if paid := sorted(p for p in charged - asked if p.startswith(estimand_purpose(""))):
         yield f"spec.yaml: lacks the estimand that the ledger charged as {paid[0]!r}"
@@ -311,7 +327,7 @@ def check_estimands(reader: Reader) -> Iterator[str]:
         yield f"{ESTIMANDS}: must be there where the spec pays for sums, and nowhere else"
     if not spec.pays_for_sums or not reader.holds(ESTIMANDS):
         return
-    stated, domain = reader.json(ESTIMANDS), Domain.from_spec(spec.columns)
+    stated = reader.json(ESTIMANDS)
     sums = stated_sums(stated, spec, domain)
     true = json.loads(json.dumps(estimands_json(spec, domain, sums)))
     if not alike(stated, true):
@@ -320,7 +336,10 @@ def check_estimands(reader: Reader) -> Iterator[str]:
     for name, value in sums.items():
         if not on_lattice(value):
             yield f"{ESTIMANDS}: sums of {_told(name)} are none that their noise is rounded to"
-        yield from _noise_problems(reader, name, value, domain)
+        yield from _noise_problems(reader, name, value.sigma, measured_sums(spec, domain)[name])
+        if isinstance(value, NoisySums) and value.contrast is not None:
+            sigma = value.contrast.sigma
+            yield from _noise_problems(reader, contrast_name(name), sigma, second[name])
 
 
 def _missing_tables(reader: Reader) -> Iterator[str]:
@@ -341,7 +360,9 @@ def _missing_tables(reader: Reader) -> Iterator[str]:
             yield f"marginals.json: has no table of {', '.join(estimand.table)}, of {purpose!r}"
 
 
-def _noise_problems(reader: Reader, name: str, value: Sums, domain: Domain) -> Iterator[str]:
+def _noise_problems(
+    reader: Reader, name: str, stated: float, measured: SumMechanism | ContrastBudget
+) -> Iterator[str]:
     """Noise that is not that of the one charge for these sums."""
     purpose = MOMENTS if name == MOMENTS else estimand_purpose(name)
     events = reader.paid(purpose)
@@ -349,14 +370,13 @@ def _noise_problems(reader: Reader, name: str, value: Sums, domain: Domain) -> I
         yield f"{ESTIMANDS}: {len(events)} charges of the ledger are for {purpose!r}, not one"
         return
     charged = event_from_json(events[0])
-    measured = measured_sums(reader.spec, domain)[name]
     moved = reader.spec.dataset.privacy_unit.max_rows * measured.sensitivity
     sigma = getattr(charged, "noise_multiplier", math.nan) * moved
     covered = isinstance(charged, dp_accounting.GaussianDpEvent)
     if isinstance(charged, GaussianSumsDpEvent):
         covered = charged.replaced >= measured.event(1).replaced * (1 - VERIFY.tolerance)
-    if not covered or not math.isclose(value.sigma, sigma, rel_tol=VERIFY.tolerance):
-        yield f"{ESTIMANDS}: {_told(name)} states noise of {value.sigma:.6g}, which is not paid"
+    if not covered or not math.isclose(stated, sigma, rel_tol=VERIFY.tolerance):
+        yield f"{ESTIMANDS}: {_told(name)} states noise of {stated:.6g}, which is not paid"
 
 
 def _told(name: str) -> str:
@@ -375,7 +395,8 @@ def on_lattice(value: Sums) -> bool:
     if isinstance(value, NoisyProducts):
         parts = [value.sums]
     else:
-        parts = [value.counts, value.sums, value.squares * SQUARE]
+        contrast = [] if value.contrast is None else [value.contrast.sums]
+        parts = [value.counts, value.sums, value.squares * SQUARE, *contrast]
     return not any((part * GRID % 1).any() for part in parts)
 
 

@@ -24,6 +24,7 @@ from synthdp.audit.mechanisms.planned import (
     drawn,
     no_ticks,
     of_texts,
+    random_weights,
     ranged_pairs,
     rank_questions,
     signed_products,
@@ -43,6 +44,7 @@ from synthdp.privacy.mechanisms.anm import (
     OrientationBudget,
     PairTable,
 )
+from synthdp.privacy.mechanisms.contrasts import Contrast, ContrastBudget
 from synthdp.privacy.mechanisms.frequent_texts import FrequentTexts, Reading, TextBudget
 from synthdp.privacy.mechanisms.interaction_screen import ChosenInteractions, InteractionScreen
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, ChosenMarginals, NoisyMarginals
@@ -84,6 +86,12 @@ def stratum_sums(domain: Domain) -> tuple[StratumSums, ...]:
             StratumSums(domain, arms[:1], by[:1], part, 20.0),
         ]
     return tuple(found)
+
+
+def contrasts(domain: Domain) -> tuple[Contrast, ...]:
+    """Contrasts of the strata whose number is whole, or cut, for weights of both signs."""
+    budgets = [ContrastBudget(s, s.noise_multiplier) for s in stratum_sums(domain) if s.number]
+    return tuple(budget.choose(*random_weights(budget)) for budget in budgets)
 
 
 def upper_half(domain: Domain, name: str) -> Expression:
@@ -342,6 +350,7 @@ EXAMPLES: dict[type, Examples] = {
     ScoreCounts: _scores,
     ProductSums: product_sums,
     StratumSums: stratum_sums,
+    Contrast: contrasts,
     Training: _trainings,
 }
 

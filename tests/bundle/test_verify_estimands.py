@@ -15,6 +15,8 @@ import pytest
 from synthdp.bundle.noisy_values import tables_json
 from synthdp.data.domain import Domain
 from synthdp.inference.estimands import estimands_json, stated_sums
+from synthdp.model.contrasts import chosen_contrast
+from synthdp.model.estimands import contrast_name
 from synthdp.model.planning import plan_for
 from synthdp.privacy import calibration
 from synthdp.privacy.noise import Streams
@@ -34,6 +36,7 @@ ASKED = [
     {"kind": "question", "ask": "mean(visits) by old"},
     {"kind": "table", "columns": ["sex", "old"]},
     {"kind": "regression", "outcome": "visits", "terms": ["old", "sex"]},
+    {"kind": "effect", "treated": "old", "outcome": "visits", "adjust": ["sex"]},
 ]
 UNITS: dict[str, dict[str, Any]] = {
     "row": {"kind": "row", "meaning": "one person"},
@@ -61,8 +64,11 @@ class Bundle:
         codes = np.column_stack([rng.integers(0, size, 900) for size in self.domain.sizes])
         table = make_table(self.domain, codes)
         assert plan.moments is not None
-        planned = {**plan.estimands, "moments": plan.moments}
+        planned: dict[str, Any] = {**plan.estimands, "moments": plan.moments}
+        budget: Any = planned.pop(contrast_name("4"))
         made: dict[str, Any] = {name: m.run(table, streams) for name, m in planned.items()}
+        contrast = chosen_contrast(budget, made["4"]).run(table, streams)
+        made["4"] = replace(made["4"], contrast=contrast)
         self.tables: list[Any] = list(made.pop("2"))
         self.stated: dict[str, Any] = json.loads(
             json.dumps(estimands_json(self.spec, self.domain, made))
@@ -106,6 +112,20 @@ def test_other_noise_than_was_paid_for(bundle: Bundle, name: str, times: float) 
     (said,) = bundle.problems().splitlines()
     told = name if name == "moments" else f"estimand {name}"
     assert f"{told} states noise of" in said and "which is not paid" in said
+
+
+@pytest.mark.parametrize("times", [0.5, 1.001, 2.0])
+def test_a_contrast_of_other_noise_or_off_its_lattice(bundle: Bundle, times: float) -> None:
+    bundle.stated["sums"]["4"]["contrast"]["sigma"] *= times
+    bundle.again()
+    (said,) = bundle.problems().splitlines()
+    assert "estimand 4, contrast states noise of" in said and "which is not paid" in said
+    bundle.stated["sums"]["4"]["contrast"]["sums"][0] += 1e-3
+    bundle.again()
+    assert "sums of estimand 4 are none that their noise is rounded to" in bundle.problems()
+    del bundle.stated["sums"]["4"]["contrast"]
+    with pytest.raises(KeyError, match="contrast"):
+        bundle.again()
 
 
 @pytest.mark.parametrize("times", [0.5, 2.0])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from synthdp.inference import estimands
-from synthdp.inference.estimands import effect_figure, overlap_figure, stratum_figures
+from synthdp.inference.estimands import effect_figure, stratum_figures
 from synthdp.inference.figures import Rows, Z, count_figure, ratio_figure
 from synthdp.inference.least_squares import Functionals
 from synthdp.privacy.mechanisms.sums import SQUARE, Bounded, NoisySums
@@ -197,19 +197,6 @@ def test_rows_of_one_person_widen_the_interval_by_sampling_alone() -> None:
     assert several - noise == pytest.approx(4 * (single - noise))
 
 
-def test_small_strata_pay_for_the_mean_that_is_taken_off() -> None:
-    """Twenty rows a stratum, and a thousand times as many of the same: n / (n - 1) is left."""
-    n, total = np.full((2, 2), 10.0), np.array([[2.0, -1.0], [1.0, 3.0]])
-    squares = np.array([[4.0, 5.0], [3.0, 6.0]])
-    few, many = (
-        overlap_figure(NoisySums(k * n, k * total, k * squares, 1e-9), NUMBER, Rows()).interval
-        for k in (1, 1000)
-    )
-    assert few and many
-    small, large = (float(high) - float(low) for low, high in (few, many))
-    assert small**2 / (1000 * large**2) == pytest.approx(20 / 19 * 19_999 / 20_000, rel=1e-6)
-
-
 def test_an_interval_that_is_the_whole_range_is_told_as_none() -> None:
     """Thirty rows at both ends of the range, which may all be one person's."""
     query, sums = parse_query("mean(visits)", COLUMNS), (np.array([[v]]) for v in (30.0, 0.0, 30.0))
@@ -230,108 +217,3 @@ def test_an_estimate_lies_in_its_interval_where_noise_turns_the_bounds_round() -
     counted = count_figure(Functionals(values, covariance), Rows(), None)
     assert counted.interval is not None
     assert counted.interval[0] <= float(counted.estimate or 0) <= counted.interval[1]
-
-
-# --- where both arms overlap ---
-
-
-def overlapping(name: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, float]:
-    """Rates of the strata of both arms, their mean of u, and the deviation of u."""
-    size, effect = np.array([0.4, 0.3, 0.2, 0.1]), np.array([0.4, -0.4, 0.3, -0.5])
-    often, mean, sd = np.array([0.08, 0.15, 0.1, 0.2]), np.zeros(4), 0.3
-    if name == "signs differ":
-        often, mean, sd = np.array([0.5, 0.1, 0.3, 0.15]), mean, 0.2
-    elif name == "far from the middle":
-        often, mean, sd, effect = np.array([0.06, 0.3, 0.5, 0.08]), mean + 0.7, 0.15, 0.3 * effect
-    elif name == "many strata":
-        size, often = rng.dirichlet(np.full(60, 2.0)), rng.uniform(0.05, 0.5, 60)
-        effect, mean = rng.normal(0.1, 0.2, 60), rng.normal(-0.3, 0.1, 60)
-    return np.stack([size * often, size * (1 - often)]), np.stack([mean + effect, mean]), sd
-
-
-def overlaps(name: str, rows: int, sigma: float, releases: int, seed: int) -> tuple[float, float]:
-    """Shares of releases that are answered, and of the intervals of these that hold the truth."""
-    rng = np.random.default_rng(seed)
-    rates, mean, sd = overlapping(name, rng)
-    z = np.linspace(-4, 4, 4001)
-    law = np.exp(-(z**2) / 2) / np.exp(-(z**2) / 2).sum()
-    cut = np.clip(mean[..., None] + sd * z, -1, 1) @ law  # of numbers that are cut at their ends
-    weights = rates[0] * rates[1] / rates.sum(0)
-    truth, told, inside = float(weights @ (cut[0] - cut[1]) / weights.sum()), 0, 0
-    for _ in range(releases):
-        n = rng.multinomial(rows, rates.ravel())
-        cell = np.repeat(np.arange(n.size), n)
-        u = np.clip(rng.normal(mean.ravel()[cell], sd), -1, 1)
-        exact = [np.bincount(cell, w, n.size).reshape(mean.shape) for w in (u**0, u, u**2)]
-        scales = (sigma, sigma, sigma / SQUARE)
-        noisy = [e + rng.normal(0, s, e.shape) for e, s in zip(exact, scales, strict=True)]
-        found = overlap_figure(NoisySums(*noisy, sigma), Bounded("visits", -1.0, 1.0), Rows())
-        if found.interval is not None:
-            low, high = (float(end) for end in found.interval)
-            told, inside = told + 1, inside + (low <= truth <= high)
-    return told / releases, inside / max(1, told)
-
-
-DESIGNS = ("unequal arms", "signs differ", "far from the middle", "many strata")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("sigma", [6.0, 15.0])
-@pytest.mark.parametrize("name", DESIGNS)
-def test_the_effect_where_arms_overlap_is_told_and_covered(name: str, sigma: float) -> None:
-    """Also where strata are too thin for an average over all rows: 1,600 or 6,000 of them."""
-    for rows in (6000,) if name == "many strata" and sigma > 6 else (1600, 6000):
-        told, covered = overlaps(name, rows, sigma, releases=800, seed=8)
-        assert told >= 0.95 and 0.93 <= covered <= 0.98, (rows, told, covered)
-
-
-def test_an_overlap_is_covered_and_not_without_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    told, covered = overlaps("far from the middle", 1600, 10.0, releases=100, seed=3)
-    assert told == 1 and covered >= 0.9
-    honest = estimands.overlap_figure
-
-    def narrower(sums: NoisySums, number: Bounded, rows: Rows) -> object:
-        return honest(NoisySums(sums.counts, sums.sums, sums.squares, sums.sigma / 2), number, rows)
-
-    monkeypatch.setitem(globals(), "overlap_figure", narrower)
-    assert overlaps("far from the middle", 1600, 10.0, releases=100, seed=3)[1] < 0.85
-
-
-def test_the_noise_of_an_overlap_is_counted_once() -> None:
-    """Its mean is the variance of A where there is no effect; each product of noises is in it."""
-    rng, numerators, stated, sigma = np.random.default_rng(1), [], [], 12.0
-    exact = [np.full((2, 12), size) for size in (45.0, 0.0, 0.9)]
-    for _ in range(8000):
-        scales = (sigma, sigma, sigma / SQUARE)
-        noisy = [e + rng.normal(0, s, e.shape) for e, s in zip(exact, scales, strict=True)]
-        found = overlap_figure(NoisySums(*noisy, sigma), Bounded("visits", -1.0, 1.0), Rows())
-        low, high = (float(end) for end in found.of_rows or ())
-        weight = float(found.rows or 0) / 4
-        numerators.append(float(found.estimate or 0) * weight)
-        stated.append(((high - low) / 2 * weight / Z) ** 2)
-    assert np.mean(stated) == pytest.approx(np.var(numerators), rel=0.03)
-
-
-def test_without_noise_the_overlap_is_a_regression_on_strata() -> None:
-    """Least squares of the outcome on treatment and strata weigh them alike; robust errors."""
-    stratum, treated, y = drawn(5000, np.random.default_rng(2))
-    exact = sums_of(stratum, treated, y, 0.0, np.random.default_rng(0))
-    found = overlap_figure(exact, NUMBER, Rows())
-    x = np.column_stack([treated, *(stratum == z for z in range(STRATA))]).astype(float)
-    gram = np.linalg.inv(x.T @ x)
-    beta = gram @ x.T @ y
-    meat = x.T @ (x * ((y - x @ beta) ** 2)[:, None])
-    assert found.estimate == pytest.approx(beta[0])
-    low, high = (float(end) for end in found.interval or ())
-    assert (high - low) / 2 == pytest.approx(Z * np.sqrt((gram @ meat @ gram)[0, 0]), rel=0.01)
-    weights = np.array(
-        [
-            (stratum == z).sum() * (t := treated[stratum == z].mean()) * (1 - t)
-            for z in range(STRATA)
-        ]
-    )
-    assert found.rows == pytest.approx(4 * weights.sum())
-    of_all = overlap_figure(exact, NUMBER, Rows(holdout=0.2)).rows
-    assert of_all == pytest.approx(found.rows / 0.8)
-    few = NoisySums(*(part / 100 for part in (exact.counts, exact.sums, exact.squares)), 0.1)
-    assert "rows in an average stratum" in (overlap_figure(few, NUMBER, Rows()).refused or "")

@@ -19,6 +19,7 @@ from synthdp.data.domain import Domain
 from synthdp.model.estimands import Design
 from synthdp.privacy import table as adding
 from synthdp.privacy.mechanisms import moments, sums
+from synthdp.privacy.mechanisms.contrasts import Contrast, ContrastBudget
 from synthdp.privacy.mechanisms.moments import MomentMatrix
 from synthdp.privacy.mechanisms.sums import (
     GRID,
@@ -63,6 +64,14 @@ def arms(text: str) -> tuple[Arm, Arm]:
 
 def strata(noise: float = 1.0, by: str = "sex", number: Bounded | None = CLIPPED) -> StratumSums:
     return StratumSums(DOMAIN, arms("age > 37"), (by,), number, noise)
+
+
+def contrast(noise: float = 1.0, by: str = "sex") -> Contrast:
+    """Weights of both signs and centres off the middle, for each stratum of both arms."""
+    own, rng = strata(by=by), np.random.default_rng(4)
+    shape = (2, math.prod(own.shape[1:]))
+    weights, *centres = (rng.uniform(-end, end, shape) for end in (1.0, 0.6, 0.8))
+    return ContrastBudget(own, noise).choose(weights, *centres)
 
 
 def products(noise: float = 1.0, arm: Arm | None = None) -> ProductSums:
@@ -128,6 +137,7 @@ CASES = {
         lambda noise: matrix(noise=noise), uniform, lambda v: v.sums[np.triu_indices(len(v.sums))]
     ),
     "strata": Case(strata, lambda rows, seed: table_of(frame_of(rows, seed)), of_strata),
+    "contrast": Case(contrast, lambda rows, seed: table_of(frame_of(rows, seed)), lambda v: v.sums),
     "products": Case(products, lambda rows, seed: table_of(frame_of(rows, seed)), lambda v: v.sums),
     "apart": Case(apart, lambda rows, seed: table_of(frame_of(rows, seed)), lambda v: v.sums),
 }
@@ -168,7 +178,8 @@ def test_sums_do_not_depend_on_the_order_of_rows(case: Case) -> None:
 def test_noise_has_the_stated_scale(case: Case, claimed: float, accepted: bool) -> None:
     mechanism, table = case.make(1.7), case.table(30, 6)
     exact = case.told(mechanism.run(table, Silent.fresh()))
-    drawn = [case.told(mechanism.run(table, Streams.fresh())) - exact for _ in range(200)]
+    draws = max(200, 3000 // len(exact))
+    drawn = [case.told(mechanism.run(table, Streams.fresh())) - exact for _ in range(draws)]
     p = kstest(np.concatenate(drawn) / (claimed * mechanism.sigma), "norm").pvalue
     assert bool(p > SIGNIFICANCE) is accepted
 
@@ -187,6 +198,8 @@ def test_the_journal_of_other_sums_is_refused() -> None:
     packed = strata().pack(strata().run(table, Streams.fresh()))
     with pytest.raises(ValueError, match="strata"):
         strata(by="plan").unpack(packed)
+    with pytest.raises(ValueError, match="contrast"):
+        contrast().unpack({"sums": np.zeros(4)})
     packed = of_products.pack(of_products.run(table, Streams.fresh()))
     with pytest.raises(ValueError, match="not the sums"):
         replace(of_products, products=of_products.products[:3]).unpack(packed)
@@ -285,6 +298,64 @@ def test_no_replaced_unit_moves_sums_by_stratum_further_than_is_charged_and_some
 def test_too_many_strata_are_refused() -> None:
     with pytest.raises(ValueError, match="strata"):
         StratumSums(DOMAIN, (Arm(),) * 500, ("plan", "sex"), None, 1.0)
+
+
+# --- a contrast of strata ---
+
+
+def test_a_contrast_equals_that_of_pandas_on_values_inside_bins() -> None:
+    """Rows that lack visits, or are held out, add nothing; sums are parts of the most of a row."""
+    frame, chosen = frame_of(3000, 0), contrast()
+    held_out = np.random.default_rng(1).random(len(frame)) < 0.3
+    found = chosen.run(table_of(frame, held_out), Silent.fresh())
+    kept = frame[~held_out & frame["visits"].notna().to_numpy()]
+    u = ((kept["visits"].astype(float).clip(0, 30) - 15) / 15).to_numpy()
+    arm, sex = (kept["age"] <= 37).astype(int), (kept["sex"] == "m").astype(int)
+    a, m, b = (part[arm, sex] for part in (chosen.weights, chosen.centres, chosen.about))
+    wanted = [(a * (u - m)).sum(), ((a * (u - b)) ** 2).sum(), (a**2).sum()]
+    own = found.sums * chosen.most / [1, SQUARE, SQUARE]
+    assert own == pytest.approx(wanted, abs=len(kept) / (SQUARE * GRID))
+    largest = (np.abs(chosen.weights) * (1 + np.abs(chosen.centres))).max()
+    assert chosen.most[0] == pytest.approx(largest) and chosen.size == 3
+
+
+def reached() -> Contrast:
+    """One stratum has the most of all three sums, at either end of its number."""
+    weights = np.array([[0.7, -0.2], [-0.7, 0.3]])
+    centres = np.array([[0.4, 0.1], [0.4, 0.0]])
+    return ContrastBudget(strata(), 1.0).choose(weights, centres, centres)
+
+
+@pytest.mark.parametrize("chosen", [contrast(), contrast(by="plan"), reached()])
+def test_no_row_moves_a_contrast_further_than_the_sensitivity_and_some_reach_it(
+    chosen: Contrast,
+) -> None:
+    rows = ends([0, 15, 30, 99, None], [0, 99], ["f", "m"], ["a", "b", "c"])
+    moved = moves(chosen, pd.concat([rows, frame_of(400, 4)], ignore_index=True))
+    assert moved.max() <= chosen.budget.sensitivity * (1 + 1e-12)
+    assert moved.max() > 0.8 * chosen.budget.sensitivity
+    best = moves(reached(), rows).max()
+    assert best == pytest.approx(chosen.budget.sensitivity, rel=1e-4)
+
+
+def test_no_replaced_unit_moves_a_contrast_further_than_is_charged_and_some_come_near() -> None:
+    """From one arm at one end of the number to the other arm there: 2 of the first sum."""
+    one = single(reached(), ends([0, 15, 30, None], [0, 99], ["f", "m"], ["a"]))
+    for rows in (1, 2):
+        units = [sum(unit) for unit in itertools.combinations_with_replacement(one, rows)]
+        moved = max(np.linalg.norm(a - b) for a, b in itertools.combinations(units, 2))
+        allowed = reached().sigma * reached().event(rows).moved("replace_one")
+        assert allowed == pytest.approx(2 * rows * reached().budget.sensitivity)
+        assert 0.9 * allowed < moved <= allowed * (1 + 1e-12)
+
+
+def test_a_contrast_of_other_strata_or_of_no_weight_is_refused() -> None:
+    budget, some = ContrastBudget(strata(), 1.0), np.ones((2, 2))
+    for weights, centres in ((some[:1], some), (some, some * np.nan), (0 * some, some)):
+        with pytest.raises(ValueError, match="weights"):
+            budget.choose(weights, centres, some)
+    with pytest.raises(ValueError, match="number"):
+        ContrastBudget(strata(number=None), 1.0)
 
 
 # --- of products ---

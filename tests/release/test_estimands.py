@@ -108,6 +108,7 @@ def test_a_bundle_has_what_was_asked_and_the_rows_agree(asked: Tiny, synthdp: An
     assert [p for p in purposes if p.startswith("estimand")] == [
         "estimand: 3",
         *(f"estimand: {i}" for i in (1, 2, 4, 5, 6)),
+        "estimand: 2, contrast",
     ]
     bundle, frame = Bundle(asked.bundle), pd.read_csv(asked.folder / "table.csv")
     mean, effect, counted, share, regression, median = bundle.estimands

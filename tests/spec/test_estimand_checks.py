@@ -94,10 +94,11 @@ def test_every_estimand_has_a_planned_mechanism_that_the_total_pays_for() -> Non
     )
     plan = plan_for(spec, Domain.from_spec(spec.columns))
     names = {s.purpose: s.mechanism.name for s in plan.spends if s.purpose.startswith("estimand")}
-    assert list(names) == [f"estimand: {i}" for i in range(1, 5)]
+    assert list(names) == [f"estimand: {i}" for i in ("1", "2", "3", "3, contrast", "4")]
     assert "counts in 6 strata" in names["estimand: 1"]
     assert "1 table" in names["estimand: 2"]
     assert "sums of pay in 4 strata" in names["estimand: 3"]  # adjusted for sex, arm's cause
+    assert "3 sums over 4 strata together" in names["estimand: 3, contrast"]
     # 1, age, sex, pay; age^2, pay^2, age pay, age sex, sex pay; age^2 sex, age sex pay
     assert "on 11 sums of products of" in names["estimand: 4"]
     assert plan.epsilon_spent <= 1.0

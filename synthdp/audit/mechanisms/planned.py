@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,6 +21,7 @@ from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
 from synthdp.privacy.mechanisms import private_search as private
 from synthdp.privacy.mechanisms.anm import OrientationBudget
+from synthdp.privacy.mechanisms.contrasts import ContrastBudget, Floats
 from synthdp.privacy.mechanisms.frequent_texts import Reading, TextBudget
 from synthdp.privacy.mechanisms.interaction_screen import (
     AnySign,
@@ -97,6 +99,8 @@ def runnable(
             return (planned.choose(partial(chooses, rank_questions(domain))),)
         case ScoreBudget():
             return (planned.choose(*drawn(domain, planned)),)
+        case ContrastBudget():
+            return (planned.choose(*random_weights(planned)),)
         case OrientationBudget():
             pairs = ranged_pairs(domain)
             return (planned.choose(pairs),) if pairs else ()
@@ -177,6 +181,13 @@ def chooses(
 def ranged_pairs(domain: Domain) -> list[tuple[str, str]]:
     """At most two pairs of ranged columns."""
     return list(combinations((c.name for c in domain.columns if c.ranged), 2))[:2]
+
+
+def random_weights(budget: ContrastBudget) -> tuple[Floats, Floats, Floats]:
+    """Weights of both signs and centres off the middle, for every stratum."""
+    rng = np.random.default_rng(0)
+    shape = (budget.strata.shape[0], math.prod(budget.strata.shape[1:]))
+    return rng.uniform(-1, 1, shape), rng.uniform(-0.5, 0.5, shape), rng.uniform(-0.5, 0.5, shape)
 
 
 def drawn(domain: Domain, budget: ScoreBudget) -> tuple[Codes, list[Scorecard]]:

@@ -77,18 +77,30 @@ class Bounded:
 
 
 @dataclass(frozen=True, eq=False)
+class NoisyContrast:
+    """Three sums over all strata of an effect (`contrasts.Contrast`), each as a part of the most
+    that a row can add, `[3]`: of weighted numbers, and times `SQUARE`, of their squares and of
+    those of the weights. Their noise is `sigma`.
+    """
+
+    sums: npt.NDArray[np.float64]
+    sigma: float
+
+
+@dataclass(frozen=True, eq=False)
 class NoisySums:
     """Released sums by arm and by levels of columns, each `[arms, *levels]`.
 
     `counts` is rows; `sums` adds u = (number - middle) / half; `squares` adds u^2. Their noise has
     standard deviations `sigma`, `sigma` and `sigma` / `SQUARE`. Without a number there are counts
-    alone, and the others are empty.
+    alone, and the others are empty. Of an effect by strata, `contrast` was measured after them.
     """
 
     counts: npt.NDArray[np.float64]
     sums: npt.NDArray[np.float64]
     squares: npt.NDArray[np.float64]
     sigma: float
+    contrast: NoisyContrast | None = None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
@@ -26,7 +27,13 @@ from synthdp.privacy.events.kernel import GumbelMaxDpEvent, SparseVectorDpEvent
 from synthdp.privacy.mechanisms.sums import Arm, Bounded
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table, count_tables
-from tests.audit.mechanism_examples import SmallModel, number_ends, product_sums, upper_half
+from tests.audit.mechanism_examples import (
+    SmallModel,
+    contrasts,
+    number_ends,
+    product_sums,
+    upper_half,
+)
 from tests.builders import dp_sgd
 
 Anchors = Mapping[str, tuple[str, str]]
@@ -389,6 +396,14 @@ def products(example: int) -> Build:
     return build
 
 
+def contrast(module: Any, domain: Domain) -> Any:
+    """Both halves of the first column, all of whose strata weigh alike, about the middle."""
+    strata_of = contrasts(domain)[0].budget.strata
+    shape = (2, math.prod(strata_of.shape[1:]))
+    part = np.full(shape, 0.5)
+    return module.ContrastBudget(strata_of, 2.0).choose(part, 0 * part, 0 * part)
+
+
 U = "np.clip((clipped - self.number.middle) / self.number.half, -1.0, 1.0)"
 KEPT = "stratum, u = stratum[inside], u[inside]"
 TWICE = "np.concatenate([stratum, stratum + math.prod(self.shape[1:])]), np.tile(u, 2)"
@@ -417,6 +432,21 @@ noise that grows with the table | sigma | noise <- (1 + math.log1p(len(table.cod
 """  # noqa: E501
 RANGES_BUGS = "ranges by the table's mean | moved | cut <- (own > np.nanmean(own)).astype(int)"
 ARMS_BUGS = "a row in each arm | moved | arms <-"
+CONTRAST: Anchors = {
+    "sum": ("a * (u - m) / self.most[0]", "@"),
+    "cut": ("np.clip(p, -1.0, 1.0)", "@"),
+    "norm": ("math.sqrt(1 + 2 * SQUARE**2)", "@"),
+    "most": ("a.max() ** 2])", "a.max() ** 2]) * @"),
+    "noise": (f"noisy = {DRAW}", f"noisy = {DRAW} * @"),
+}
+CONTRAST_BUGS = """
+weights of rows are not divided | moved | sum <- 4 * a * (u - m) && cut <- p
+centres from the rows | moved | sum <- a * (u - u.max() if len(u) else u) / self.most[0]
+half of the most that a row adds | moved | most <- 0.5 && cut <- p
+the sensitivity of the sum alone | moved | norm <- 1.0
+99% of the noise | moved | noise <- 0.99
+noise that grows with the table | sigma | noise <- (1 + math.log1p(len(table.codes)))
+"""
 PRODUCTS_BUGS = """
 numbers that are not cut | moved | number bound <- values && number <- scaled
 the sensitivity of one sum | moved | kinds <- 1.0
@@ -645,6 +675,7 @@ BUGS: dict[str, Bug] = {
     **sums("strata", strata(), STRATA_BUGS),
     **sums("strata of arms that overlap", strata(split=False), ARMS_BUGS),
     **sums("strata of ranges", ranges, RANGES_BUGS),
+    **bugs("contrast", "mechanisms.contrasts", contrast, CONTRAST, CONTRAST_BUGS),
     **sums("products", products(1), PRODUCTS_BUGS),
     **sums("products of a range", products(4), RANGE_BUGS),
     **bugs("texts", "mechanisms.frequent_texts", texts, FREQUENT, TEXTS_BUGS),
