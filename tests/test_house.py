@@ -13,12 +13,12 @@ pytestmark = pytest.mark.check
 
 
 MOST = {
-    "lines of the product": 80_794,
-    "files": 314,
-    "decisions per 100 lines of code": 26.8,
-    "imports, % of lines": 7.0,
+    "lines of the product": 85_362,
+    "files": 305,
+    "decisions per 100 lines of code": 26.9,
+    "imports, % of lines": 7.1,
     "functions per 1,000 lines": 56.7,
-    "tuning numbers of modules": 239,
+    "tuning numbers of modules": 179,
     "modules that tests import by name": 240,
     "loose modules": 5,
     "rooms": 18,

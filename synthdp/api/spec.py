@@ -600,7 +600,7 @@ class Release:
         return cls(
             run=outcome.job.folder.run,
             bundle=Bundle(outcome.bundle),
-            report=None if isinstance(outcome, LinkedOutcome) else outcome.report,
+            report=outcome.report,
             epsilon=plan.epsilon_spent,
             delta=plan.delta,
             gates=tuple(gates),

@@ -51,7 +51,7 @@ def test_a_release_from_dataframes(ward: Path, frames: dict[str, pd.DataFrame]) 
     assert verify_bundle(done.bundle.path).ok and done.report is None and done.gates == ()
     assert [*done.bundle.tables()] == [*TABLES]
     assert done.to_json()["tables"] == ["patients.csv", "stays.csv"]
-    assert "nothing was judged on real rows" in str(done) and "<pre>" in done._repr_html_()
+    assert "no attack was made" in str(done) and "<pre>" in done._repr_html_()
     published = (done.bundle.path / "spec.yaml").read_text()
     assert published.count("kind: dataframe") == 2 and "patients.csv" not in published
     entries = json.loads((done.bundle.path / "privacy/ledger.json").read_text())["entries"]
