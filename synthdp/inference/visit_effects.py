@@ -300,8 +300,7 @@ def overlap(strata: VisitStrata, treated: int, reference: int) -> tuple[Figure, 
     and the sum of an arm in a stratum, and h_z = 1 / (n_1 + n_0), or that of the least sum that is
     clear of its noise. Products are of different arms, whose noise is independent: A and B are
     unbiased, up to h. Their gradients by the cells, which are noisy, have squares that hold the
-    variance of products of two noises twice; once is taken off [derived here, as of
-    `estimands.overlap_figure`].
+    variance of products of two noises twice; once is taken off [derived here].
     """
     known, name = strata.known, against(strata.solver.measured.columns[0], treated, reference)
     group = f"{name}, {OVERLAP}"

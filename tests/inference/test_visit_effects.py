@@ -12,12 +12,10 @@ from benchmarks.clinic import clinic
 from synthdp.data.domain import Domain
 from synthdp.data.visits import VisitFrame
 from synthdp.inference.effect_query import Strata, contrast
-from synthdp.inference.estimands import overlap_figure
 from synthdp.inference.figures import Rows
 from synthdp.inference.least_squares import LeastSquares, Margin, Measured
 from synthdp.inference.visit_effects import VisitStrata, overlap
 from synthdp.model.visits.planning import plan_linked
-from synthdp.privacy.mechanisms.sums import Bounded, NoisySums
 from synthdp.spec.model import Categorical
 
 STRATA = 5
@@ -42,19 +40,24 @@ def counted(t: Any, y: Any, z: Any) -> Any:
     return counts
 
 
-def test_the_overlap_is_that_of_sums() -> None:
-    """A share is a mean of -1 and 1, whose sums and rows have noise that is independent."""
+def test_the_overlap_is_the_ratio_of_its_sums_with_their_noise() -> None:
+    """Beside the formula, and what noise does to it in 4,000 draws."""
     rng = np.random.default_rng(4)
     counts = rng.integers(200, 2000, (2, 2, STRATA)).astype(float)
-    counts += np.round(rng.normal(0, 3, counts.shape))
-    figure, _, middle = overlap(strata_of(counts, 3.0), 1, 0)
-    arms = counts[::-1]  # the treated first
-    n, s = arms.sum(1), arms[:, 1] - arms[:, 0]
-    sums = NoisySums(n, s, n, sigma=3.0 * 2**0.5)
-    other = overlap_figure(sums, Bounded("y", 0.0, 1.0), Rows())
-    assert middle is None and figure.estimate == pytest.approx(other.estimate, abs=1e-4)
-    assert figure.interval == pytest.approx(other.interval, abs=1e-3)
-    assert figure.of_rows == pytest.approx(other.of_rows, abs=1e-4)
+
+    def ratio(cells: Any) -> Any:
+        n, s = cells.sum(-2), cells[..., 1, :]
+        of_both = n[..., 0, :] * n[..., 1, :] / n.sum(-2)
+        means = s / n
+        return (of_both * (means[..., 1, :] - means[..., 0, :])).sum(-1) / of_both.sum(-1)
+
+    figure, _, middle = overlap(strata_of(counts, 9.0), 1, 0)
+    assert middle is None and figure.estimate == pytest.approx(ratio(counts), abs=1e-4)
+    spread = ratio(counts + rng.normal(0, 9.0, (4000, *counts.shape))).std()
+    assert figure.of_rows is not None and figure.interval is not None
+    half = (float(figure.of_rows[1]) - float(figure.of_rows[0])) / 2
+    assert half == pytest.approx(1.96 * spread, rel=0.06)
+    assert figure.interval[0] < figure.of_rows[0] and figure.of_rows[1] < figure.interval[1]
 
 
 def test_one_row_of_a_person_is_as_in_one_table() -> None:
