@@ -118,6 +118,7 @@ def environment() -> Environment:
         "plain": plain,
         "quoted": quoted,
         "shortened": shortened,
+        "stopped": lambda text: text if text.endswith((".", "!", "?")) else f"{text}.",
         "up": up,
         "xml": safe,
     }

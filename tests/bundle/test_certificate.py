@@ -175,8 +175,8 @@ def test_the_first_page_answers_a_board(made: Path) -> None:
         "**Why this epsilon**: a \\| limit",
         "**Who was asked**: the ethics board",
         "**Until when**: 2029",
-        "releases of this table in the publisher's ledger came to epsilon 3.5 when",
-        "the most that they may come to together is 9",
+        "releases of the original for epsilon 3.5 together",
+        "all of them together may use an epsilon of at most 9",
         "Use it for what it is for: Teaching",
         "No attempt to break it with these settings is published",
     ):
@@ -186,8 +186,8 @@ def test_the_first_page_answers_a_board(made: Path) -> None:
     for words in ("not stated; ask", "gives no reason", "does not say", "no review is stated"):
         assert words in blank, words
     first = full.model_copy(update={"balance": (full.epsilon_allowed, full.delta)})
-    assert "no other release of this table" in first_page(first)
-    assert "no other release of this table" not in text
+    assert "no other release of the original" in first_page(first)
+    assert "no other release of the original" not in text
     assert "the ethics board" in for_people(full)
     assert "not come to more than epsilon 9 together" in for_people(full)
     assert "has set no limit." in for_people(full.model_copy(update={"cap": None}))

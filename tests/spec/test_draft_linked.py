@@ -8,12 +8,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from synthdp.spec.draft_linked import draft_linked, table_names
 from typer.testing import CliRunner
 
 import synthdp
 from synthdp.cli.main import app
 from synthdp.errors import DataError, OutputError, SpecError
+from synthdp.spec.draft_linked import draft_linked, table_names
 from synthdp.spec.load.loader import parse_any
 from synthdp.spec.model import Datetime, LinkedSpec
 from synthdp.spec.questions import KeptAnswers
