@@ -13,7 +13,7 @@ pytestmark = pytest.mark.check
 
 
 MOST = {
-    "lines of the product": 85_362,
+    "lines of the product": 85_363,
     "files": 305,
     "decisions per 100 lines of code": 26.9,
     "imports, % of lines": 7.1,

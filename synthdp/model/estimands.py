@@ -158,6 +158,8 @@ class ByStratum(EstimandSums[_E]):
     """Sums by stratum. `instead`: what else could be asked where there are too many strata."""
 
     instead: ClassVar[str] = ""
+    looks: ClassVar[int] = 1
+    """Into how many looks the budget of more strata than one is parted, these sums the first."""
 
     @abstractmethod
     def mechanism(
@@ -176,9 +178,7 @@ class ByStratum(EstimandSums[_E]):
         rows, levels = expected_fit_rows(spec), self.levels(spec, estimand, mechanism)
         strata = math.prod(mechanism.shape[1:]) // levels
         noise = math.sqrt(levels) * mechanism.sigma
-        least = SETTINGS.clear * noise
-        if isinstance(estimand, EffectEstimand) and contrast_budget(estimand, mechanism):
-            least /= math.sqrt(2)  # its strata have half of the budget
+        least = SETTINGS.clear * noise / math.sqrt(self.looks)
         if strata * levels > 1 and rows / strata < least:
             fewer = "fewer bins of the quantile, or " if levels > 1 else ""
             raise BudgetError(
@@ -217,6 +217,7 @@ class EffectSums(ByStratum[EffectEstimand]):
     """The sums of the treated, and of those whom they are compared with."""
 
     instead = "; or ask for a regression with these columns as terms, which has no strata"
+    looks = 2
 
     def mechanism(
         self, spec: ReleaseSpec, domain: Domain, estimand: EffectEstimand, noise: float

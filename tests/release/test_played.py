@@ -109,9 +109,12 @@ def test_half_widths_have_the_noise_and_the_sampling() -> None:
 
 def test_played_noise_is_that_of_each_sum() -> None:
     zero, rng = NoisySums(*(np.zeros(4000) for _ in range(3)), 0.0), np.random.default_rng(2)
-    sums: Any = with_noise(zero, 3.0, rng)
+    spec = spec_of(ASKED[:1])
+    planned: Any = plan_for(spec, Domain.from_spec(spec.columns)).estimands["1"]
+    sums: Any = with_noise(zero, spec.estimands[0], planned.scaled(3 / planned.sigma), rng)
     spread = [part.std() for part in (sums.counts, sums.sums, sums.squares)]
-    assert spread == pytest.approx([3, 3, 3 / SQUARE], rel=0.05) and sums.sigma == 3
+    assert spread == pytest.approx([3, 3, 3 / SQUARE], rel=0.05)
+    assert sums.sigma == pytest.approx(3) and sums.contrast is None
 
 
 def planned_sigma(asked: Any, rows: int) -> float:

@@ -163,8 +163,12 @@ def test_an_estimand_with_more_noise_than_it_states_is_seen(
 ) -> None:
     honest = rehearsed_estimands.with_noise
 
-    def louder(sums: Any, sigma: float, rng: Any) -> Any:
-        return replace(honest(sums, 4 * sigma, rng), sigma=sigma)
+    def louder(sums: Any, estimand: Any, mechanism: Any, rng: Any) -> Any:
+        made = honest(sums, estimand, mechanism.scaled(4), rng)
+        told = getattr(made, "contrast", None)
+        if told is not None:
+            made = replace(made, contrast=replace(told, sigma=told.sigma / 4))
+        return replace(made, sigma=mechanism.sigma)
 
     monkeypatch.setattr(rehearsed_estimands, "with_noise", louder)
     figures = rehearse(parse_spec(text_of(**ASKED), path="s"))["estimands"]
