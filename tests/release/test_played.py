@@ -282,7 +282,7 @@ def simulated(rng: np.random.Generator) -> tuple[float, list[float]]:
         parts = ([k, v.sum(), (v**2).sum()] for k, v in zip(n, u, strict=True))
         counts, total, squares = np.array([*parts], float).T.reshape(3, 2, 2, 2)
         exact = NoisySums(counts, total, squares, 0.0)
-        sums = with_noise(exact, planned.sigma, rng)
+        sums = with_noise(exact, spec.estimands[0], planned, rng)
         assert isinstance(sums, NoisySums)
         found = effect_figure(sums, planned.number, Rows())
         if found.interval is not None:
