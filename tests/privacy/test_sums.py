@@ -319,6 +319,18 @@ def test_a_contrast_equals_that_of_pandas_on_values_inside_bins() -> None:
     assert chosen.most[0] == pytest.approx(largest) and chosen.size == 3
 
 
+def test_a_row_in_no_stratum_adds_nothing_to_a_contrast() -> None:
+    """Its place is -1, which would be the last one's."""
+    frame = frame_of(300, 1)
+    own = StratumSums(DOMAIN, (*arms("age > 37")[:1], *arms("age > 200")[:1]), ("sex",), CLIPPED, 1)
+    part = np.full((2, math.prod(own.shape[1:])), 0.5)
+    chosen = ContrastBudget(own, 1.0).choose(part, 0 * part, 0 * part)
+    held_out = np.zeros(len(frame), bool)
+    inside = frame[(frame["age"] > 37) & frame["visits"].notna()]
+    found = chosen.run(table_of(frame, held_out), Silent.fresh())
+    assert found.sums[2] * GRID == pytest.approx(len(inside) * np.rint(SQUARE * GRID), rel=1e-9)
+
+
 def reached() -> Contrast:
     """One stratum has the most of all three sums, at either end of its number."""
     weights = np.array([[0.7, -0.2], [-0.7, 0.3]])
