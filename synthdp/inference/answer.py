@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, product
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -24,7 +25,7 @@ from synthdp.bundle.noisy_values import MARGINALS, level_law
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, SynthdpError, VerifyError
 from synthdp.files import check_sums, read_text
-from synthdp.inference import correlation
+from synthdp.inference import correlation, weighted
 from synthdp.inference import figures as of_cells
 from synthdp.inference.estimands import (
     ESTIMAND_KINDS,
@@ -331,9 +332,9 @@ def answer_cells(
     words = about(query, spec, tier, cells, names, tables)
     if missing or cells is None:
         return Answer(query, tier, (), words, names)
-    make = correlation.figure if query.other else of_cells.figure
     figures = tuple(
-        make(query, asked, solver, rows, group) for group, asked in of_cells.by_groups(query, cells)
+        _kind(query).figure(query, asked, solver, rows, group)
+        for group, asked in of_cells.by_groups(query, cells)
     )
     return Answer(query, tier, figures, words, names, solver.agreement())
 
@@ -392,15 +393,19 @@ def solver_of(
     return LeastSquares(known), cells
 
 
+def _kind(query: Query) -> ModuleType:
+    """What makes the figures of a question."""
+    return correlation if query.other else weighted if query.weight else of_cells
+
+
 def _missing(query: Query, cells: CellRoles, solver: LeastSquares) -> list[Axes]:
     """The interactions that some group's figure needs and no table has: the largest ones."""
     if all(solver.eigenvalues.values()):
         return []
-    needed = correlation.needed if query.other else of_cells.needed
     found = {
         axes
         for _, asked in of_cells.by_groups(query, cells)
-        for block in needed(query, asked, solver)
+        for block in _kind(query).needed(query, asked, solver)
         for axes in solver.missing(block)
     }
     return sorted((a for a in found if not any(a < b for b in found)), key=sorted)

@@ -536,7 +536,8 @@ def roles(query: Query, columns: Sequence[ColumnDomain]) -> CellRoles:
         if query.column is not None:
             true, false = True, False
         for name in query.numbers:
-            true = true & ~np.isnan(values[name])
+            known = ~np.isnan(values[name])
+            true, false = true & known, false & known
         inside = query.where.truth(values)[0] if query.where else True
     if query.statistic == "count":
         false = False

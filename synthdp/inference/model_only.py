@@ -43,7 +43,9 @@ def model_figures(query: Query, bundle: Path, domain: Domain, *, rows: float) ->
     whole = np.ones(len(text), bool)
     true, false = query.condition.truth(values) if query.condition else (whole, ~whole)
     if numbers:
-        true, false = ~np.isnan(numbers).any(axis=0), ~whole
+        known = ~np.isnan(numbers).any(axis=0)
+        true, false = true & known, false & known
+    weights = numbers.pop() if query.weight else None
     inside = query.where.truth(values)[0] if query.where else whole
     scale = rows / max(1, len(text))
     found = []
@@ -52,7 +54,7 @@ def model_figures(query: Query, bundle: Path, domain: Domain, *, rows: float) ->
         for name, (level, _) in zip(query.by, levels, strict=True):
             mask = mask & (codes[name] == level)
         group = ", ".join(label for _, label in levels) or None
-        found.append(_figure(query, group, mask & true, mask & false, numbers, scale))
+        found.append(_figure(query, group, mask & true, mask & false, numbers, scale, weights))
     return tuple(found)
 
 
@@ -118,7 +120,13 @@ def _texts(bundle: Path, names: list[str]) -> Any:
 
 
 def _figure(
-    query: Query, group: str | None, one: Mask, zero: Mask, numbers: Sequence[Floats], scale: float
+    query: Query,
+    group: str | None,
+    one: Mask,
+    zero: Mask,
+    numbers: Sequence[Floats],
+    scale: float,
+    weights: Floats | None,
 ) -> Figure:
     """`scale` is how many rows of the table a synthetic row stands for."""
     if query.statistic == "count":
@@ -127,6 +135,12 @@ def _figure(
     about = float(one.sum() + zero.sum()) * scale
     if not (one | zero).any():
         return Figure(group, 0.0, refused="no synthetic row is like this")
+    if weights is not None:
+        known, counts = one | zero, numbers[0] if numbers else one * 1.0
+        some = weights[known]
+        if not some.any():
+            return Figure(group, about, refused="no synthetic row has a weight")
+        return Figure(group, about, float(np.average(counts[known], weights=some)))
     if not numbers:
         return Figure(group, about, float(one.sum() / (one.sum() + zero.sum())))
     asked = [number[one] for number in numbers]

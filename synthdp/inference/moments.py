@@ -68,7 +68,7 @@ class MeanSums:
         named = {*query.by, *(query.where.columns if query.where else ())}
         mechanism = moment_sums(spec, domain)
         number = next((n for n in mechanism.numbers if n.column == query.column), None)
-        if query.statistic != "mean" or number is None or number.column in named:
+        if query.statistic != "mean" or query.weight or number is None or number.column in named:
             return None
         found, alone = dict[str, dict[int, float]](), (number.column, NUMBER)
         for product, value in zip(mechanism.products, moments.sums.tolist(), strict=True):

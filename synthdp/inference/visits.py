@@ -170,6 +170,9 @@ class VisitQuestions:
     def _of(self, rows: Asked, text: str) -> Answer:
         spec = self.stated.spec.model_copy(update={"columns": dict(rows.columns)})
         query = parse_query(self._written(text, rows), rows.columns)
+        if query.weight:
+            how = "columns of visits count each visit once, of persons each person"
+            raise OutputError("no weights are taken of persons with visits", hint=how)
         solver, cells = self._solver(query, rows)
         found = answer_cells(query, spec, solver, cells, Rows(per_unit=rows.most), rows.tables)
         if found.tier == "C":

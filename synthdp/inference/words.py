@@ -102,6 +102,8 @@ def whom(query: Query, spec: ReleaseSpec, *, measured: bool) -> Iterator[str]:
         )
     elif measured:
         yield POPULATION
+    if query.weight:
+        yield f"a row counts as often as its {query.weight} says"
     read = [*query.numbers, *(query.condition.columns if query.condition else ())]
     missing = [name for name in dict.fromkeys(read) if spec.columns[name].missing]
     if missing and query.statistic != "count":

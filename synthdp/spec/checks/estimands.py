@@ -62,6 +62,8 @@ def _question(spec: ReleaseSpec, where: Loc, estimand: AskedEstimand) -> Iterato
          "`synthdp answer` has them of the whole column; of groups, use kind: table"),
         (statistic in ("sum", "correlation"), ask, f"a {statistic} is not paid for by itself",
          f"`synthdp answer` has it: measure kind: table of {', '.join(query.columns)}"),
+        (query.weight is not None, ask, f"a weighted {statistic} is not paid for by itself",
+         f"`synthdp answer` has it: measure kind: table of {', '.join(query.columns)}"),
         (statistic == "quantile" and column in query.by, ask,
          "by its own column a quantile says nothing", "name another column"),
         (statistic != "mean" and estimand.clip is not None, clip,

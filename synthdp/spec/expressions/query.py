@@ -2,11 +2,11 @@
 
     share(CONDITION) | count(CONDITION) | count() | mean(COLUMN) | sum(COLUMN)
     | quantile(COLUMN, P) | median(COLUMN) | correlation(COLUMN, COLUMN)
-    [where CONDITION] [by COLUMN, COLUMN ...]
+    [where CONDITION] [weighted by COLUMN] [by COLUMN, COLUMN ...]
 
-The median is the quantile of 0.5. A condition is one of the spec's constraints that compares
-columns with constants. The tables of a bundle know levels; what they say of such a condition can be
-read off exactly, or is known not to be.
+The median is the quantile of 0.5. Shares and means may be weighted. A condition is one of the
+spec's constraints that compares columns with constants. The tables of a bundle know levels; what
+they say of such a condition can be read off exactly, or is known not to be.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ STATISTICS: Mapping[str, Statistic] = {
 }  # fmt: skip
 FORM = (
     "share(CONDITION), count(CONDITION), mean(COLUMN), sum(COLUMN), median(COLUMN), quantile("
-    "COLUMN, P) or correlation(COLUMN, COLUMN), then perhaps `where CONDITION`, then perhaps `by"
-    " COLUMN, COLUMN`"
+    "COLUMN, P) or correlation(COLUMN, COLUMN), then perhaps `where CONDITION`, `weighted"
+    " by COLUMN` (of a share or a mean), `by COLUMN, COLUMN`"
 )
 _QUOTED = re.compile(rf"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|{IN_BACKTICKS}")
 _HEAD = re.compile(r"\s*(\w+)\s*\(")
@@ -51,9 +51,9 @@ class Query:
     """A question that was read: what is asked, of which rows, and by which groups.
 
     `condition` is of a share or a count (None counts all rows), `column` of the other statistics,
-    and `other` the second column of a correlation. `columns` are all that the question reads, in
-    the spec's order. `constants` are the numbers that its conditions compare with, dates in days
-    since 1970.
+    `other` the second column of a correlation, and `weight` how often a row counts. `columns` are
+    all that the question reads, in the spec's order. `constants` are the numbers that its
+    conditions compare with, dates in days since 1970.
     """
 
     text: str
@@ -66,11 +66,12 @@ class Query:
     where: Expression | None = None
     by: tuple[str, ...] = ()
     constants: tuple[float, ...] = ()
+    weight: str | None = None
 
     @property
     def numbers(self) -> tuple[str, ...]:
         """The columns whose own values are asked about."""
-        return tuple(name for name in (self.column, self.other) if name is not None)
+        return tuple(name for name in (self.column, self.other, self.weight) if name)
 
     def asks_like(self, other: Query) -> bool:
         """Whether both ask the same, in the same words but for the blanks between them."""
@@ -136,7 +137,7 @@ class _Reader:
         self.median = False
 
     def query(self) -> Query:
-        statistic, inside, where, by = self._parts()
+        statistic, inside, clauses = self._parts()
         condition, column, other, p = None, None, None, 0.5
         if statistic == "correlation":
             column, other = self._two_columns(inside)
@@ -144,17 +145,24 @@ class _Reader:
             column, p = self._column_and_p(statistic, inside)
         elif inside.text.strip() or statistic == "share":
             condition = self._condition(inside)
-        chosen = None if where is None else self._condition(where)
-        groups = () if by is None else self._groups(by)
+        chosen = self._condition(clauses["where"]) if "where" in clauses else None
+        groups = self._groups(clauses["by"]) if "by" in clauses else ()
+        weight = self._weight(statistic, clauses["weighted"]) if "weighted" in clauses else None
         if self.mistakes:
             raise QueryError(self.text, sorted(self.mistakes, key=lambda m: m.at))
-        read = {column, other, *groups, *(n for e in (condition, chosen) if e for n in e.columns)}
+        read = {
+            column,
+            other,
+            weight,
+            *groups,
+            *(n for e in (condition, chosen) if e for n in e.columns),
+        }
         used = tuple(name for name in self.columns if name in read)
         asked = (condition, column, other, p, chosen, groups)
-        return Query(self.text, statistic, used, *asked, tuple(self.constants))
+        return Query(self.text, statistic, used, *asked, tuple(self.constants), weight)
 
-    def _parts(self) -> tuple[Statistic, _Part, _Part | None, _Part | None]:
-        """The statistic, what stands in its parentheses, and what follows `where` and `by`."""
+    def _parts(self) -> tuple[Statistic, _Part, dict[str, _Part]]:
+        """The statistic, what stands in its parentheses, and what follows each other word."""
         masked = _masked(self.text)
         head = _HEAD.match(masked)
         if head is None or head[1] not in STATISTICS:
@@ -168,16 +176,16 @@ class _Reader:
         if depth:
             self._stop(head.end(), "this parenthesis is never closed")
         inside = _Part(self.text[head.end() : end - 1], head.end())
-        words = list(re.finditer(r"\b(where|by)\b", masked[end:]))
+        words = list(re.finditer(r"\b(?:(where|by)|(weighted)\s+by)\b", masked[end:]))
         begins = [end + m.end() for m in words]
         stops = [*(end + m.start() for m in words[1:]), len(self.text)]
         between = masked[end : end + words[0].start()] if words else masked[end:]
-        if between.strip() or len({m[1] for m in words}) < len(words):
+        if between.strip() or len({m[1] or m[2] for m in words}) < len(words):
             at = end + len(masked[end:]) - len(masked[end:].lstrip())
             self._stop(at + 1, "cannot be read from here", f"the form is {FORM}")
         parts = zip(words, begins, stops, strict=False)
-        found = {m[1]: _Part(self.text[a:b], a) for m, a, b in parts}
-        return STATISTICS[head[1]], inside, found.get("where"), found.get("by")
+        found = {m[1] or m[2]: _Part(self.text[a:b], a) for m, a, b in parts}
+        return STATISTICS[head[1]], inside, found
 
     def _condition(self, part: _Part) -> Expression | None:
         if not part.text.strip():
@@ -237,6 +245,19 @@ class _Reader:
             elif name is not None:
                 found.append(name)
         return tuple(found)
+
+    def _weight(self, statistic: Statistic, part: _Part) -> str | None:
+        name = self._name(part)
+        if statistic not in ("share", "mean"):
+            self._miss(part.start + 1, f"a {statistic} has no weights", "a share or a mean has")
+        elif name is not None:
+            self._check_kind("mean", name, part)
+            lower = getattr(self.columns[name], "lower", 0)
+            if isinstance(lower, int | float) and lower < 0:
+                self._miss(
+                    part.start + 1, f"{name!r} goes down to {lower:g}", "no weight is below 0"
+                )
+        return name
 
     def _check_kind(self, statistic: Statistic, name: str, part: _Part) -> None:
         column = self.columns[name]
