@@ -114,7 +114,6 @@ def held_out_scores(
 Extractor = Callable[[Codes], FloatArray]
 
 QUERIES = 256
-_CHUNK = 4096
 
 
 def naive(public: Public, target: Codes, rng: np.random.Generator) -> Extractor:
@@ -176,8 +175,8 @@ def targeted(public: Public, target: Codes, rng: np.random.Generator) -> Extract
         found = []
         for own, rows, masks in kinds:
             total, needed = np.zeros(len(masks)), masks.sum(axis=1)
-            for start in range(0, len(synthetic), _CHUNK):
-                part = synthetic[start : start + _CHUNK, own]
+            for start in range(0, len(synthetic), chunk := 4096):
+                part = synthetic[start : start + chunk, own]
                 for row in rows:
                     agree = (part == row).astype(np.float32)
                     total += (agree @ masks.T.astype(np.float32) == needed).sum(axis=0)

@@ -333,11 +333,6 @@ def _warnings(view: View, main: ScoreRow, control: Interval) -> tuple[str, ...]:
 # probability 0: a ratio of two such densities is finite everywhere.
 
 
-BANDWIDTHS = (0.01, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
-BANDWIDTH_ROWS = 1000
-_CHUNK = 512
-
-
 @dataclass(frozen=True)
 class CategoricalKernel:
     """A kernel density over the domain of `public`, from `rows` `[rows, columns]`.
@@ -379,8 +374,8 @@ class CategoricalKernel:
         ).fit(self.rows[:1])
         weighted = (encoder.transform(self.rows) * np.repeat(gain, sizes).astype(np.float32)).T
         sums = np.empty(len(asked))
-        for start in range(0, len(asked), _CHUNK):
-            part = slice(start, start + _CHUNK)
+        for start in range(0, len(asked), chunk := 512):
+            part = slice(start, start + chunk)
             exponent = encoder.transform(asked[part]) @ weighted
             if leave_out:
                 own = np.arange(len(exponent))
@@ -390,14 +385,10 @@ class CategoricalKernel:
 
 
 def likeliest_bandwidth(public: Public, rows: Codes, rng: np.random.Generator) -> float:
-    """The bandwidth of `BANDWIDTHS` with the greatest leave-one-out likelihood of the rows.
-
-    At most `BANDWIDTH_ROWS` rows are used.
-    """
-    chosen = rows[rng.permutation(len(rows))[:BANDWIDTH_ROWS]]
-    return max(
-        BANDWIDTHS, key=lambda width: CategoricalKernel(public, chosen, width).log_likelihood()
-    )
+    """The bandwidth of .01 to .4 with the greatest leave-one-out likelihood of 1,000 rows."""
+    chosen = rows[rng.permutation(len(rows))[:1000]]
+    widths = (0.01, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
+    return max(widths, key=lambda w: CategoricalKernel(public, chosen, w).log_likelihood())
 
 
 # --- likelihood ---

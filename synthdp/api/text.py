@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from synthdp.verify.diff import BundleDifference
 
 
-MAX_LINKS = 20
 PUBLIC_QUALITY = {
     "tv1_noisy": "single columns {} from the noisy counts (total variation)",
     "tv1_dp": "{} from the real ones, measured under privacy",
@@ -312,8 +311,8 @@ def difference_text(found: BundleDifference) -> str:
     turned = [now for _, now in graph.turned]
     kinds = (("added", graph.added), ("removed", graph.removed), ("turned", turned))
     links = [f"{how} {e.cause} - {e.effect}" for how, edges in kinds for e in edges]
-    if len(links) > MAX_LINKS:
-        links[MAX_LINKS:] = [f"and {len(links) - MAX_LINKS} more"]
+    if len(links) > (most := 20):
+        links[most:] = [f"and {len(links) - most} more"]
     return render(
         f"A  {found.a}\nB  {found.b}   (both verified; the verdict is of B)",
         Rows(["", "", "A", "B", "B is", ""], rows, numbers=[2, 3]),
@@ -322,8 +321,6 @@ def difference_text(found: BundleDifference) -> str:
 
 
 # --- tables ---
-
-GAP = 2  # characters between the columns of a table
 
 
 @dataclass(frozen=True)
@@ -347,7 +344,8 @@ class Rows:
             min(max(cell_len(word) for c in cells for word in ["", *c.split()]), width // 2)
             for cells in columns
         ]
-        gaps = GAP * (len(columns) - 1)
+        gap = 2  # characters between columns
+        gaps = gap * (len(columns) - 1)
         if sum(least) + gaps > width:  # each row's first cell, and below it the others by name
             lines = list[str]()
             for first, *rest in self.rows:
@@ -355,7 +353,7 @@ class Rows:
                 lines += [first, *(f"    {name} {cell}".rstrip() for name, cell in named if cell)]
             return "\n".join(lines)
         widths = shared(least, natural, width - gaps)
-        made = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, show_header=any(self.header))
+        made = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, show_header=any(self.header))
         for i, name in enumerate(self.header):
             side: Literal["left", "right"] = "right" if i in self.numbers else "left"
             made.add_column(name, justify=side, overflow="fold", width=widths[i])

@@ -46,8 +46,6 @@ from synthdp.model.visits.planning import END_NUMBERS, STEP_PAIRS, plan_linked
 from synthdp.report.public.visits import Pair, VisitContent, render_visits
 from synthdp.spec.model import LinkedSpec, Node
 
-MIN_DRAWN, MAX_DRAWN = 1, 60  # arrows of a picture
-
 # --- the graph ---
 
 
@@ -107,7 +105,7 @@ def _graph_svg(b: LinkedBundle) -> str:
     edges = tuple(e for e in graph.edges if not {*e.pair} & {n for n in graph.nodes if first in n})
     nodes = dict.fromkeys(name for edge in edges for name in edge.pair)
     title = f"Before, now and persons: {b.linked.dataset.title or b.linked.dataset.id}"
-    if not MIN_DRAWN <= len(edges) <= MAX_DRAWN:
+    if not 1 <= len(edges) <= 60:  # arrows of a picture
         return graph.to_svg(title=title)
     return arrows(CausalGraph(tuple(nodes), edges), edges, title=title)
 

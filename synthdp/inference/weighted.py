@@ -34,7 +34,6 @@ from synthdp.spec.expressions.query import Query
 
 SUM, WEIGHT, SQUARES, CROSS, WEIGHTS, ROWS = range(6)
 """Sums over rows: of w v, w, w^2 v^2, w^2 v, w^2 and 1."""
-ROUNDS = 4
 
 
 def needed(query: Query, roles: CellRoles, solver: LeastSquares) -> Iterator[Floats]:
@@ -60,7 +59,7 @@ def _ends(query: Query, roles: CellRoles, solver: LeastSquares) -> Floats:
             weight = np.where(pulls, large, small)
         else:
             value, mean = np.broadcast_to(_level_ends(query.column, roles)[at], one.shape), 0.0
-            for turn in range(ROUNDS):
+            for turn in range(4):
                 pulls = (value < mean) if lowest else (value > mean)
                 rows = one & (~out | (pulls & (turn > 0)))
                 weight = np.where(pulls, large, small)

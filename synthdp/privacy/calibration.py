@@ -33,11 +33,7 @@ from synthdp.spec.model import ReleaseSpec, SynthesizerSettings
 # times the noise of the rough plan for each row of a unit: near the truth wherever the accountant
 # can tell
 MAX_FACTOR = 8.0
-MIN_FACTOR = 1e-6
-MAX_GUESSES = 10  # before the search halves, which is sure
-TARGET_STEPS = 0.3  # of the network's
 TARGET_SETTINGS = {"clip": 2.5, "learning_rate": 0.02, "ema": 0.99}
-FORM_NOISE = 1.5  # of forms of texts, times that of their sizes
 EPSILON_TOLERANCE = 5e-4  # the plan may leave this fraction of epsilon unspent
 
 
@@ -89,12 +85,12 @@ def make_domain_plan(
     """The calibrated plan of a run that drafts a spec for so many columns (`data.cells`).
 
     Half of its squared mu is for cells, half for texts; half of `delta` is for the threshold of the
-    texts. Forms have `FORM_NOISE` times the noise of sizes: their cells are fewer and fuller.
+    texts. Forms have 1.5 times the noise of sizes: their cells are fewer and fuller.
     """
     domain = cells_domain(columns)
     mu = mu_of(epsilon, delta / 2) / math.sqrt(2)
     tables = [(name,) for name in domain.names]
-    scales = _at_cost([FORM_NOISE if name.startswith("form") else 1.0 for (name,) in tables])
+    scales = _at_cost([1.5 if name.startswith("form") else 1.0 for (name,) in tables])
     forms = NoisyMarginals(domain, tuple(tables), math.sqrt(len(tables)) / mu, scales)
     # A replaced unit pays twice for the threshold (`events.kernel.ThresholdedGaussianDpEvent`).
     threshold = delta / 2 / UNITS[adjacency]
@@ -219,7 +215,7 @@ def _started(rounds: Mapping[str, MechanismFactory], mu: float) -> Mapping[str, 
 
 def _target_settings(settings: SynthesizerSettings) -> SynthesizerSettings:
     """Public rule for the targets' stage: a linear model needs fewer steps, and larger ones."""
-    steps = math.ceil(TARGET_STEPS * settings.steps)
+    steps = math.ceil(0.3 * settings.steps)  # of the network's
     return settings.model_copy(
         update={"steps": steps, "checkpoint_every": steps, **TARGET_SETTINGS}
     )
@@ -314,7 +310,7 @@ def _calibrate(plan_at: Callable[[float], ReleasePlan]) -> ReleasePlan:
         seen.append((factor, plan.epsilon_spent))
         if plan.epsilon_spent <= target:
             best = plan  # every guess lies below the factors that were enough before
-            if plan.epsilon_spent >= target * (1 - EPSILON_TOLERANCE) or factor < MIN_FACTOR:
+            if plan.epsilon_spent >= target * (1 - EPSILON_TOLERANCE) or factor < 1e-6:
                 break
         elif factor >= most:
             break
@@ -353,4 +349,5 @@ def _next_factor(seen: Sequence[tuple[float, float]], target: float) -> float:
         return min(guess, high / stride)
     if high == math.inf:
         return max(guess, low * stride)
-    return guess if low < guess < high and len(seen) < MAX_GUESSES else math.sqrt(low * high)
+    # After ten guesses the search halves, which is sure.
+    return guess if low < guess < high and len(seen) < 10 else math.sqrt(low * high)

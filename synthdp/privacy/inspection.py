@@ -29,7 +29,6 @@ from synthdp.spec.model import Compute, Dataset
 from synthdp.spec.model.rules import engine_of
 
 REASON = "misfits of the rows"
-EXAMPLES = 5
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ def misfits_of(
     """What does not fit in all rows, also in those that a unit has beyond its `max_rows`.
 
     The arguments are those of `source.read_private`. With `examples` a misfit has its commonest
-    values, at most `EXAMPLES`, as text with their rows.
+    values, at most five, as text with their rows.
 
     Raises:
         DataError: the source cannot be read, or has other columns.
@@ -106,7 +105,7 @@ def _examples(values: pd.Series[Any], mask: Mask) -> tuple[tuple[str, int], ...]
         return ()
     # 100: characters of an example
     texts = Counter((repr(v) if isinstance(v, str) else str(v))[:100] for v in cells)
-    return tuple(texts.most_common(EXAMPLES))
+    return tuple(texts.most_common(5))
 
 
 def _of_survey(domain: Domain, table: Table) -> Iterator[Misfit]:

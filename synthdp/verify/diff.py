@@ -38,10 +38,6 @@ from synthdp.spec.amendment import differing
 from synthdp.verify.checks import verify_bundle
 
 Verdict = Literal["better", "worse", "same", "different", "not comparable"]
-MAX_NAMED = 10  # columns
-# Relative differences of bounds that nobody acts on: noise is set so that epsilon ends within that
-# of the budget, and delta moves by some times as much.
-CLOSE, CLOSE_DELTA = 1e-3, 1e-2
 
 
 @dataclass(frozen=True)
@@ -168,11 +164,13 @@ def _budget(a: Bundle, b: Bundle) -> Iterator[Difference]:
 
 def _trade_off(a: Bundle, b: Bundle, *, why: str) -> Difference:
     """The whole profile: better where delta is nowhere larger and somewhere smaller. It is compared
-    at the epsilons of both.
+    at the epsilons of both. Noise is set so that epsilon ends within 1e-3 of the budget, and delta
+    moves by some times as much: 1% of it is no difference that anybody acts on.
     """
+    close = 1e-2
     shared = sorted(a.deltas.keys() & b.deltas.keys())
-    above = any(b.deltas[e] > a.deltas[e] * (1 + CLOSE_DELTA) + 1e-13 for e in shared)
-    below = any(b.deltas[e] < a.deltas[e] * (1 - CLOSE_DELTA) - 1e-13 for e in shared)
+    above = any(b.deltas[e] > a.deltas[e] * (1 + close) + 1e-13 for e in shared)
+    below = any(b.deltas[e] < a.deltas[e] * (1 - close) - 1e-13 for e in shared)
     at = "whole trade-off"
     values: tuple[float | None, float | None] = (None, None)
     if shared:
@@ -267,9 +265,9 @@ def _table(a: Bundle, b: Bundle) -> Iterator[Difference]:
     yield _equal("table", "keys of the spec", None, None, same=not keys, why=_some(keys))
 
 
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-    return ", ".join(names[:MAX_NAMED]) + more
+def _some(names: Sequence[str], most: int = 10) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def _quality(a: Bundle, b: Bundle) -> Iterator[Difference]:
@@ -359,7 +357,7 @@ def _less(
     if a is None or b is None:
         verdict: Verdict = "same" if a is b else "better" if a is None else "worse"
         return Difference(topic, what, a, b, verdict, told)
-    if abs(a - b) <= CLOSE * max(a, b):
+    if abs(a - b) <= 1e-3 * max(a, b):  # noise is set so that epsilon ends within that
         return Difference(topic, what, a, b, "same", told)
     return Difference(topic, what, a, b, "better" if b < a else "worse", told)
 
@@ -379,9 +377,6 @@ class Cells(NamedTuple):
 
     columns: tuple[str, ...]
     starts: tuple[tuple[str, Starts], ...] = ()
-
-
-DRAWS = 64  # of the reference's noise
 
 
 @dataclass(frozen=True)
@@ -495,12 +490,12 @@ def _noise_of(
     shares: Sequence[Mapping[Cells, FloatArray]], against: Mapping[Cells, PooledTable]
 ) -> float:
     """Standard deviation of the difference of two mean distances. Noise is added to the reference
-    again and again (a parametric bootstrap). The seed is fixed, so that a comparison can be
+    64 times (a parametric bootstrap). The seed is fixed, so that a comparison can be
     repeated; nothing here hides anything.
     """
-    rng, moved = np.random.default_rng(0), np.zeros(DRAWS)
+    rng, moved = np.random.default_rng(0), np.zeros(64)
     for columns, table in against.items():
-        for i in range(DRAWS):
+        for i in range(len(moved)):
             noise = rng.normal(0, table.sigma, len(table.counts))
             again = nearest_distribution(table.counts + noise)
             first, second = (float(np.abs(own[columns] - again).sum()) for own in shares)

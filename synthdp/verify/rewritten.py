@@ -115,9 +115,6 @@ def by_others(file: str) -> tuple[str, Check]:
 # size that the spec's columns can have.
 
 
-PAGE_BYTES = 256  # what a page or a label takes beyond its content
-
-
 def check_parquet(reader: Reader) -> Iterator[str]:
     """The spec's columns and types, and in the same order the rows of the CSV."""
     path, csv = reader.folder / PARQUET_NAME, reader.folder / CSV_NAME
@@ -135,8 +132,9 @@ def parquet_problems(
     import pyarrow.parquet as pq
 
     size, written = group_rows(columns), Domain.written(columns).columns
-    labels = sum(len(label.encode()) + PAGE_BYTES for column in written for label in column.labels)
-    fixed, most = labels + PAGE_BYTES * len(written), 64 << 20  # bytes, and entries of a list
+    page = 256  # bytes that a page or a label takes beyond its content
+    labels = sum(len(label.encode()) + page for column in written for label in column.labels)
+    fixed, most = labels + page * len(written), 64 << 20  # bytes, and entries of a list
     try:
         with pq.ParquetFile(
             path, thrift_string_size_limit=most, thrift_container_size_limit=most

@@ -41,10 +41,6 @@ from synthdp.privacy.mechanisms.views import OnView
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.table import Columns
 
-BATCH = 8.0  # expected batch of the examples
-STEPS = 3  # of a replayed training: batches with all, none and half of the unit's rows
-MAX_CELLS = 10_000  # of tables that a replay chooses: larger ones take long and move no further
-
 
 def replay_plan(
     plan: ReleasePlan,
@@ -61,7 +57,7 @@ def replay_plan(
     choose later are chosen here.
     """
     trainings = [s.mechanism for s in plan.spends if isinstance(s.mechanism, DpSgd)]
-    batch = round(max((t.expected_batch for t in trainings), default=BATCH))
+    batch = round(max((t.expected_batch for t in trainings), default=8.0))
     mechanisms: list[Mechanism[Any]] = []
     for spend in plan.spends:
         mechanisms += runnable(spend.mechanism, domain, partial(module, spend.purpose))
@@ -108,7 +104,7 @@ def runnable(
             columns = of_texts(domain)
             return (planned.choose(columns),) if columns else ()
         case DpSgd():
-            short = replace(planned, steps=STEPS)
+            short = replace(planned, steps=3)  # batches with all, none and half of a unit's rows
             models = module(domain), stretched(module(domain))
             return tuple(Training(short, model, no_ticks, None) for model in models)
         case _:
@@ -127,8 +123,8 @@ def stretched(module: PerExampleLoss) -> PerExampleLoss:
 
 
 def small_tables(domain: Domain) -> tuple[Columns, ...]:
-    """Each column alone, and all pairs that are small."""
-    pairs = [pair for pair in combinations(domain.names, 2) if domain.cells(pair) <= MAX_CELLS]
+    """Each column alone, and all pairs of at most 10,000 cells: larger ones move no further."""
+    pairs = [pair for pair in combinations(domain.names, 2) if domain.cells(pair) <= 10_000]
     return (*((name,) for name in domain.names), *pairs)
 
 

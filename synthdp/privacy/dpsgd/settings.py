@@ -39,12 +39,7 @@ MAX_TERMS = 2**15  # of a norm that is summed in 32 bits
 MAX_SINGLE = 96  # examples of a block, which is summed in 32 bits
 MAX_STRETCH = 16  # of what public features do to a sum; their layers are summed in 64 bits
 BLOCK_SLACK, DOUBLE_SLACK = 4 * (MAX_SINGLE + 1) ** 2 * 2.0**-24, MAX_STRETCH * 2.0**-14
-MIN_SLOTS, SPARE = (
-    128,
-    6.0,
-)  # of a chunk, and standard deviations of a batch above the expected one for which it has room
 MAX_WEIGHT = 64.0  # bound of a trained weight; see `dpsgd`
-DECAY_FROM = 0.7  # the learning rate falls linearly to zero over the last 30% of the steps
 LATTICE_BITS = 20  # rounding to the lattice moves a sum by at most clip / 2^bits in L2
 
 
@@ -123,7 +118,8 @@ class DpSgd:
 
     @property
     def _room(self) -> float:
-        return max(MIN_SLOTS, self.expected_batch + SPARE * math.sqrt(self.expected_batch))
+        """Places of a chunk, with room for batches up to 6 deviations above the expected one."""
+        return max(128, self.expected_batch + 6 * math.sqrt(self.expected_batch))
 
     def lattice_spacing(self, dimension: int) -> float:
         """Public spacing of the lattice in `dimension` coordinates: whatever the noise,
@@ -137,8 +133,8 @@ class DpSgd:
         return self.noise_multiplier * self.sensitivity
 
     def learning_rate_at(self, step: int) -> float:
-        """Learning rate of a step, counted from 0: it fades from `DECAY_FROM` of the steps on."""
-        decay_from = self.steps * DECAY_FROM
+        """Learning rate of a step, counted from 0: over the last 30% of steps it fades to zero."""
+        decay_from = self.steps * 0.7
         return self.learning_rate * (
             min(1.0, (self.steps - step) / (self.steps - decay_from))
             if self.steps > decay_from

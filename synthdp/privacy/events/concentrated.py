@@ -36,7 +36,6 @@ ORDERS = 1 + np.geomspace(
 )  # any order above 1 gives a sound bound; so many lose nothing visible
 LARGEST_PURE_EPSILON = 600.0  # the same for what is pure, whose losses are few
 JUDGED_AT = 1e-6  # the delta at which two sound bounds are compared
-POINTS = 4000  # of the grid: a coarser one costs tightness, never soundness
 
 
 def discrete_gaussian_rho(*, sigma: float, squared_distance: float) -> float:
@@ -171,9 +170,9 @@ def pure_pld(epsilon: float, count: int, *, width: float) -> pld.PrivacyLossDist
 
 def _grid(reach: float, width: float) -> npt.NDArray[np.int64]:
     """Multiples of `width` from below -reach to above reach, evenly spaced about zero, at most
-    about `POINTS` of them.
+    about 4,000 of them: a coarser grid costs tightness, never soundness.
     """
-    stride = math.ceil(2 * reach / width / POINTS)
+    stride = math.ceil(2 * reach / width / 4000)
     last = math.ceil(reach / width / stride)
     return stride * np.arange(-last, last + 1)
 

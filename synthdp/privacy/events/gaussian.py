@@ -307,7 +307,6 @@ Integers = npt.NDArray[np.intp]
 Booleans = npt.NDArray[np.bool_]
 
 FARTHEST = 700.0  # nats that a 64-bit exponential holds
-NEAR = 1e-12  # far above the rounding of a sum of some terms
 
 
 def gaussian(noise: float, *, width: float, rate: float = 1.0) -> pld.PrivacyLossDistribution:
@@ -428,7 +427,8 @@ class _Mixture(_Normal, MixtureGaussianPrivacyLoss):  # type: ignore[misc]
     def _are_above(self, losses: Floats, points: Floats, place: Integers) -> Booleans:
         """Whether `privacy_loss` is above each of `losses` at its place among `points`.
 
-        Sums are compared to within `NEAR`, and where that is not enough, in the library's order.
+        Sums are compared to within 1e-12, far above the rounding of some terms, and where that is
+        not enough, in the library's order.
         """
         moves = np.asarray(self.sensitivities)[:, None]
         constants = np.asarray(self._precompute_privacy_loss_constants)[:, None]
@@ -442,7 +442,7 @@ class _Mixture(_Normal, MixtureGaussianPrivacyLoss):  # type: ignore[misc]
         most = listed.max(axis=0)
         roughly = most + np.log(np.exp(listed - most).sum(axis=0))
         apart = -sign * roughly[place] - losses
-        near = np.flatnonzero(~(np.abs(apart) > NEAR * (1 + np.abs(losses))))
+        near = np.flatnonzero(~(np.abs(apart) > 1e-12 * (1 + np.abs(losses))))
         exactly = -sign * np.logaddexp.reduce(terms(points[place[near]]))
         apart[near] = exactly - losses[near]
         above: Booleans = apart > 0

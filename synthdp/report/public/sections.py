@@ -40,8 +40,6 @@ from synthdp.report.sections import (
 )
 from synthdp.spec.load.wording import many
 
-MAX_HEAT = 32  # columns of the association figure
-
 Scores = Sequence[Mapping[str, Any]]
 Estimands = Sequence[Mapping[str, Any]]
 
@@ -50,7 +48,7 @@ Estimands = Sequence[Mapping[str, Any]]
 class Measured:
     """What is computed of the published rows, once for the page.
 
-    `strengths` are associations of `names`, at most `MAX_HEAT` columns: shape `[names, names]`.
+    `strengths` are associations of `names`, at most 32 columns: shape `[names, names]`.
     """
 
     columns: Sequence[Column]
@@ -63,7 +61,7 @@ class Measured:
         """The distances and associations of a page, rounded so that machines agree."""
         domain, codes = content.domain, content.codes
         first = [n for n in content.first if n in domain.names]
-        names = list(dict.fromkeys([*first, *domain.names]))[:MAX_HEAT]
+        names = list(dict.fromkeys([*first, *domain.names]))[:32]
         cells, sizes = grid(domain, codes, codes)
         at = [domain.index(n) for n in names]
         return cls(

@@ -28,7 +28,6 @@ from synthdp.report.verdicts import Bounds, Verdict
 from synthdp.spec.load.wording import many
 from synthdp.spec.model import VISIT_SCORES
 
-MAX_BARS, MAX_STEPS, MAX_COLUMNS = 16, 8, 24
 FloatArray = npt.NDArray[np.float64]
 
 
@@ -71,13 +70,13 @@ class Pair(Compared):
         )
 
     def drawn(self, title: str, what: str) -> Picture:
-        """Paired bars of the commonest cells."""
+        """Paired bars of the 16 commonest cells."""
         cells = (short(" → ".join(names), 30) for names in product(*self.labels))
         one, two = self.shares
         both = zip(cells, one.ravel().tolist(), two.ravel().tolist(), strict=True)
         rows = [row for row in both if max(row[1:]) > 0]
-        if len(rows) > MAX_BARS:
-            rows = sorted(rows, key=lambda row: (-row[1], row[0]))[:MAX_BARS]
+        if len(rows) > 16:
+            rows = sorted(rows, key=lambda row: (-row[1], row[0]))[:16]
         told = f"{what} {self.distance:.1%} of the rows would have to move to make both alike."
         return Picture(
             title, Markup(charts.bars(rows, left=196.0, wide=110.0, alt=f"{title}. {told}")), told
@@ -118,6 +117,7 @@ def render_visits(content: VisitContent) -> str:
     worst = sorted(content.singles, key=lambda pair: -pair.distance)
     rows = [(p.view, p.name, number(p.distance), number(p.by_noise)) for p in content.every]
     columns = ("rows of", "columns", "total variation, synthetic against noisy", "noise alone")
+    most = 24  # columns that are drawn
     text: str = template("visits.html.j2").render(
         content=content,
         facts=facts,
@@ -129,11 +129,10 @@ def render_visits(content: VisitContent) -> str:
         numbers=content.numbers.drawn("Visits of a person", "How many visits persons have."),
         ends=content.ends.drawn("How visits end", "What comes after the last visit that is kept."),
         steps=[
-            p.drawn(p.columns[-1], "From the visit before to the next.")
-            for p in content.steps[:MAX_STEPS]
+            p.drawn(p.columns[-1], "From the visit before to the next.") for p in content.steps[:8]
         ],
-        singles=[p.drawn(p.name, f"Rows of {p.view}.") for p in worst[:MAX_COLUMNS]],
-        left_out=max(0, len(worst) - MAX_COLUMNS),
+        singles=[p.drawn(p.name, f"Rows of {p.view}.") for p in worst[:most]],
+        left_out=max(0, len(worst) - most),
         scores=score_table(content),
         tables=ReportTable("Every noisy table", columns, tuple(rows)),
         graph=svg_image(content.graph),
