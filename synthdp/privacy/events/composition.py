@@ -180,6 +180,7 @@ def _epsilon_for(pmf: pld_pmf.DensePLDPmf, delta: float) -> float:
 # A delta beyond which nothing is claimed; the library wants one below 1, and `accounting` reports
 # 1.
 NO_PROTECTION = 1 - 1e-9
+LARGEST_EPSILON = 50.0  # what lies beyond is counted as lost altogether
 LARGEST_LOSS = 600.0  # nats: larger losses count as endless, and gains beyond as no larger
 
 
@@ -228,8 +229,8 @@ def discrete_gaussian_pld(sigma: float, *, width: float) -> pld.PrivacyLossDistr
 
 
 def nothing(width: float) -> pld.PrivacyLossDistribution:
-    """Of no protection: what lies beyond 50 is counted as lost altogether."""
+    """Of no protection."""
     return pld.from_privacy_parameters(
-        DifferentialPrivacyParameters(50.0, NO_PROTECTION),
+        DifferentialPrivacyParameters(LARGEST_EPSILON, NO_PROTECTION),
         value_discretization_interval=width,
     )
