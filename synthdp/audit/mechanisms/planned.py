@@ -41,6 +41,8 @@ from synthdp.privacy.mechanisms.views import OnView
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.table import Columns
 
+BATCH = 8.0  # expected batch of the examples
+
 
 def replay_plan(
     plan: ReleasePlan,
@@ -57,7 +59,7 @@ def replay_plan(
     choose later are chosen here.
     """
     trainings = [s.mechanism for s in plan.spends if isinstance(s.mechanism, DpSgd)]
-    batch = round(max((t.expected_batch for t in trainings), default=8.0))
+    batch = round(max((t.expected_batch for t in trainings), default=BATCH))
     mechanisms: list[Mechanism[Any]] = []
     for spend in plan.spends:
         mechanisms += runnable(spend.mechanism, domain, partial(module, spend.purpose))
