@@ -18,7 +18,6 @@ from torch.nn import functional as F
 import synthdp.privacy
 from synthdp.audit.mechanisms.planned import (
     BATCH,
-    STEPS,
     asks_all,
     chooses,
     drawn,
@@ -224,7 +223,7 @@ def _halves(domain: Domain) -> LevelGroups:
 
 
 def _trainings(domain: Domain) -> tuple[Training, ...]:
-    usual = dp_sgd(steps=STEPS, expected_batch=BATCH)
+    usual = dp_sgd(steps=3, expected_batch=BATCH)
     settings = (
         usual,
         replace(usual, rate=1.0, ema=0.0),
