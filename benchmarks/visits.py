@@ -1,10 +1,13 @@
 """Persons with visits: how near two synthetic tables are to the rows, beside other real persons.
 
     python -m benchmarks.visits [--sets clinic randhie] [--epsilon 1 3 inf] [--runs 5]
+    python -m benchmarks.visits --peer hma=PYTHON --peer dpsynth=PYTHON ... --runs 1
 
 A fifth of the persons is held out. Looks are those of a release, without a ledger; `inf` has a
 ten-thousandth of the noise of epsilon 100. Writes results/visits.csv, a row for each run, and one
-for the persons held out, whose distances are those of sampling.
+for the persons held out, whose distances are those of sampling. With `--peer` the rows of peers are
+added (`peers_fit.fit_linked`, run by the peer's own Python on one thread), those of dpsynth at each
+epsilon; SDV's protect nobody.
 
 Figures (on the levels of the spec; 0 is best but for the last two): v1, mean total variation of one
 column of visits; count, of the number of visits; lag1, of a column at two visits in a row; last, of
@@ -16,10 +19,15 @@ best); next, AUC on held-out persons of the next visit's outcome by trees that l
 from __future__ import annotations
 
 import argparse
+import json
 import math
+import os
+import subprocess
+import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +40,9 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from benchmarks.clinic import clinic
+from benchmarks.peers_run import ONE_THREAD
 from synthdp.data.domain import Domain
-from synthdp.data.encoding import encode
+from synthdp.data.encoding import decode, encode
 from synthdp.data.visits import VisitFrame, written
 from synthdp.model.visits.draw import trajectories
 from synthdp.model.visits.fit import fit
@@ -90,6 +99,41 @@ def synthetic(spec: LinkedSpec, tables: Tables, epsilon: float) -> tuple[Tables,
     drawn = trajectories(model, len(tables[0]), rng=rng)
     made = written(frame, drawn, key=spec.dataset.persons.key, rng=rng)
     return made, time.process_time() - begun
+
+
+def of_peer(
+    name: str, python: str, spec: LinkedSpec, tables: Tables, epsilon: float
+) -> tuple[Tables, float]:
+    """Both tables of a peer, and its CPU seconds."""
+    data, rng = spec.dataset, np.random.default_rng()
+    domains = {n: Domain.from_spec(own) for n, own in spec.columns.items()}
+    names, kinds, key = (data.persons_name, data.visits_name), dict[str, Any](), data.persons.key
+    own = {"number": "number", "integer": "number", "datetime": "date"}
+    with tempfile.TemporaryDirectory() as folder:
+        for table, name_of, to in zip(tables, names, ("persons", "visits"), strict=True):
+            domain, written_as = domains[name_of], table
+            kinds[to] = {c.name: own.get(c.type, "category") for c in domain.columns}
+            if name == "dpsynth":
+                texts = table.astype(object).where(table.notna() & (table != ""), None)
+                written_as = pd.DataFrame(encode(domain, texts)[0], columns=domain.names)
+                written_as.insert(0, key, table[key].to_numpy())
+                kinds[to] = dict(zip(domain.names, domain.sizes, strict=True))
+            written_as.to_csv(Path(folder, f"{to}.csv"), index=False)
+        job = {"key": key, "order": data.visits.order, "at_most": data.visits.at_most}
+        job |= {"epsilon": epsilon, "delta": spec.privacy.delta, "kinds": kinds}
+        Path(folder, "job.json").write_text(json.dumps(job), encoding="utf-8")
+        script = [python, str(Path(__file__).parent / "peers_fit" / "fit_linked.py"), name, folder]
+        subprocess.run(script, check=True, env=os.environ | ONE_THREAD)
+        made = []
+        for name_of, to in zip(names, ("persons", "visits"), strict=True):
+            found = pd.read_csv(Path(folder, f"made_{to}.csv"), dtype=str, keep_default_na=False)
+            if name == "dpsynth":
+                domain = domains[name_of]
+                codes = found[list(domain.names)].astype(float).to_numpy(np.uint16)
+                found = decode(domain, codes, rng=rng).assign(**{key: found[key].to_numpy()})
+            made.append(found)
+        seconds = json.loads(Path(folder, "cost.json").read_text(encoding="utf-8"))["cpu"]
+    return (made[0], made[1]), float(seconds)
 
 
 # --- figures ---
@@ -224,23 +268,35 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=[*OUTCOMES])
     parser.add_argument("--epsilon", nargs="+", type=float, default=[1.0, 3.0, math.inf])
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON")
     args = parser.parse_args()
     rows = pd.read_csv(RESULTS).to_dict("records") if RESULTS.exists() else []
     for name in args.sets:
         spec, outcome = spec_of(name, 1.0), OUTCOMES[name]
         train, held = split(both(name), spec.dataset.persons.key)
         real, other = Judged.of(spec, train), Judged.of(spec, held)
-        rows.append({"set": name, "epsilon": "held out"} | figures(real, other, other, outcome))
-        rows.append({"set": name, "epsilon": "real"} | figures(real, real, other, outcome))
-        for epsilon in args.epsilon:
-            for _ in range(args.runs):
-                spec = spec_of(name, epsilon)
+        if not args.peer:
+            rows.append({"set": name, "epsilon": "held out"} | figures(real, other, other, outcome))
+            rows.append({"set": name, "epsilon": "real"} | figures(real, real, other, outcome))
+        peers = [peer.split("=", 1) for peer in args.peer]
+        runs = list(product(peers or [["synthdp", ""]], args.epsilon, range(args.runs)))
+        for (maker, python), epsilon, _ in runs:
+            at = {"set": name, "epsilon": f"{epsilon:g}", "maker": maker}
+            if maker in ("hma", "par"):  # no budget
+                at["epsilon"] = ""
+                if epsilon != args.epsilon[0]:
+                    continue
+            spec = spec_of(name, epsilon)
+            if python:
+                made, seconds = of_peer(maker, python, spec, train, epsilon)
+            else:
                 made, seconds = synthetic(spec, train, epsilon)
-                found = figures(real, Judged.of(spec, made), other, outcome)
-                rows.append({"set": name, "epsilon": f"{epsilon:g}"} | found | {"cpu": seconds})
-                print(name, epsilon, {k: round(v, 3) for k, v in found.items()}, flush=True)
-                pd.DataFrame(rows).round(4).to_csv(RESULTS, index=False)
-    table = pd.DataFrame(rows).groupby(["set", "epsilon"]).agg("mean", numeric_only=True)
+            found = figures(real, Judged.of(spec, made), other, outcome)
+            rows.append(at | found | {"cpu": seconds})
+            print(at, {k: round(v, 3) for k, v in found.items()}, flush=True)
+            pd.DataFrame(rows).round(4).to_csv(RESULTS, index=False)
+    by = ["set", "epsilon", "maker"]
+    table = pd.DataFrame(rows).fillna({"maker": ""}).groupby(by).agg("mean", numeric_only=True)
     print(table.round(3).to_string())
 
 
