@@ -53,8 +53,8 @@ def par(tables: Tables, job: dict[str, Any]) -> Tables:
     metadata.set_sequence_key(key, table_name="visits")
     metadata.set_sequence_index(job["order"], table_name="visits")
     synthesizer = PARSynthesizer(metadata, context_columns=own)
-    synthesizer.fit(joined)
-    made = synthesizer.sample(num_sequences=joined[key].nunique())
+    synthesizer.fit({"visits": joined})
+    made = synthesizer.sample_sequences(joined[key].nunique())["visits"]
     persons = made.drop_duplicates(key)[[key, *own]]
     return {"persons": persons, "visits": made[[key, *job["kinds"]["visits"]]]}
 
