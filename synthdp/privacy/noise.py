@@ -160,7 +160,9 @@ class Streams:
         """Streams for rehearsals, whose noise hides nothing: of the same laws, by a generator that
         takes two thirds of the time.
         """
-        return cls(*(np.random.Generator(np.random.SFC64(secrets.randbits(128))) for _ in range(4)))
+        keys = (secrets.randbits(128) for _ in range(4))
+        noise, sampling, holdout, latent = (np.random.Generator(np.random.SFC64(k)) for k in keys)
+        return cls(noise, sampling, holdout, latent)
 
     def discrete_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
         """By OpenDP, which draws from the operating system."""
