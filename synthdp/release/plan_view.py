@@ -158,10 +158,11 @@ def _modelling(spec: ReleaseSpec, plan: ReleasePlan) -> float:
     bins = sum(0.01 + 1.3e-4 * column.levels for column in fine.columns if column.ranged)
     smoothing = bins * (2 + (SCREEN in plan.graph))
     smoothing += 8e-4 * pairs * sum(name in plan.graph for name in PREDICTED)
-    fitting = 1e-3 * sum(domain.sizes) * (2 + pairs / len(domain)) + 2 * (
-        INTERACTIONS in plan.graph
-    )
-    choosing = 2.4e-3 * min(math.comb(len(domain), 2), 512 + pairs) * spec.sampling.balance
+    parents = min(5.0, pairs / len(domain))  # of more pairs fewer show a dependence
+    fitting = 1e-3 * sum(domain.sizes) * (2 + parents) + 1.2 * (INTERACTIONS in plan.graph)
+    rows = spec.sampling.rows or spec.dataset.rows.value
+    tables = min(math.comb(len(domain), 2), 512 + pairs) * min(1.0, rows / 8000)
+    choosing = 2.4e-3 * tables * spec.sampling.balance + 7e-7 * rows * len(domain)
     return smoothing + fitting + choosing
 
 
