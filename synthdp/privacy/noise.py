@@ -24,7 +24,7 @@ import decimal
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cache
 from types import MappingProxyType
@@ -148,7 +148,7 @@ class Streams:
     sampling: np.random.Generator
     holdout: np.random.Generator
     latent: np.random.Generator
-    threads: int = 1
+    threads: int = field(default=1, kw_only=True)
 
     @classmethod
     def fresh(cls) -> Streams:
