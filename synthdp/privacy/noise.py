@@ -42,8 +42,6 @@ which only the place of the largest is told.
 """
 
 
-BLOCK = 1 << 18
-"""Values whose noise is made on one thread."""
 Doubles = npt.NDArray[np.float64]
 
 
@@ -142,13 +140,16 @@ the lattice, which the other kinds have no use for.
 
 @dataclass(frozen=True)
 class Streams:
-    """The private randomness of one run; much noise at once is made on so many `threads`."""
+    """The private randomness of one run; much noise at once is made on so many `threads`, a `block`
+    of values at a time.
+    """
 
     noise: np.random.Generator
     sampling: np.random.Generator
     holdout: np.random.Generator
     latent: np.random.Generator
     threads: int = field(default=1, kw_only=True)
+    block: int = field(default=1 << 18, kw_only=True)
 
     @classmethod
     def fresh(cls) -> Streams:
@@ -197,7 +198,7 @@ class Streams:
             part += 0.0  # a zero with a sign would say on which side of it v was
             part *= spacing
 
-        parts = [noisy[start : start + BLOCK] for start in range(0, len(noisy), BLOCK)]
+        parts = [noisy[start : start + self.block] for start in range(0, len(noisy), self.block)]
         if self.threads == 1 or len(parts) < 2:
             add(noisy, self.noise)
         else:  # NumPy lets other threads run while it draws
