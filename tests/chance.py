@@ -27,7 +27,7 @@ CHANCES: dict[str, tuple[float, str]] = {
     "privacy/test_noise.py": (
         1.3e-5,
         (
-            "37 chi-square or KS tests at 1e-7, 24 correlations at 6 deviations (2e-9), 6 laws of"
+            "39 chi-square or KS tests at 1e-7, 26 correlations at 6 deviations (2e-9), 6 laws of"
             " batches (1e-8 each for their variance, less for all else); tripled, since a"
             " chi-square with 10 expected in a cell has a heavier tail than its limit"
         ),

@@ -317,7 +317,7 @@ class Spec:
         *,
         out: str | Path | None = None,
         force: bool = False,
-        attack: Literal["now", "later"] = "now",
+        attack: Literal["now", "later"] | None = None,
         accept_refusals: bool = False,
     ) -> Release:
         """Run the release: measure, train, sample, write the bundle, and judge it.
@@ -334,7 +334,8 @@ class Spec:
             out: the output folder [default: `releases/<dataset id>`]; a relative one starts from
                 the working folder as it is now.
             force: replace a bundle that is there, or drop an interrupted run.
-            attack: "later" puts the declared attack off; `synthdp.attack` runs it.
+            attack: "later" puts the attack off; `synthdp.attack` runs it. Where neither this nor
+                the spec says so, an attack that takes longer than the release is left out.
             accept_refusals: pay for estimands also where they are likely to be refused.
 
         Raises:

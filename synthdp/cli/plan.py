@@ -170,9 +170,13 @@ def release(
     out: Out = None,
     force: Force = False,
     attack: Annotated[
-        Literal["now", "later"],
-        typer.Option("--attack", help="Run the declared attack now, or later by `synthdp attack`."),
-    ] = "now",
+        Literal["now", "later"] | None,
+        typer.Option(
+            "--attack",
+            help="Run the attack now, or later by `synthdp attack`. Where neither this nor the spec"
+            " says so, an attack that takes longer than the release is left out.",
+        ),
+    ] = None,
     accept_refusals: Annotated[
         bool,
         typer.Option(
@@ -194,7 +198,7 @@ def release(
 
         _check_plain({"--accept-refusals": accept_refusals})
         with working():
-            done = release_linked(linked, spec, text, out=out, force=force, attack=attack)
+            done = release_linked(linked, spec, text, out=out, force=force, attack=attack or "now")
         show(done, as_json=as_json)
         return
     with working():

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -102,7 +102,7 @@ def groups_of(tables: Sequence[NoisyTable], domain: Domain) -> LevelGroups:
     return LevelGroups(domain, starts)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LevelLaw:
     """What noisy `tables` say of levels: their groups, and the law of each column."""
 
@@ -111,8 +111,10 @@ class LevelLaw:
 
     @classmethod
     def of_tables(cls, tables: Sequence[NoisyTable], domain: Domain) -> LevelLaw:
-        """The law by the released `tables`; errors as of `groups_of`."""
-        return cls(groups_of(tables, domain), tables)
+        """The law by the released `tables`; errors as of `groups_of`. A release asks many times for
+        that of the same tables, and gets the same object, whose margins are smoothed once.
+        """
+        return _law_of(tuple(tables), domain)
 
     @cached_property
     def margins(self) -> list[Probabilities]:
@@ -127,6 +129,11 @@ class LevelLaw:
     def drawn(self, codes: Codes, *, rng: np.random.Generator) -> Codes:
         """Levels inside groups `[rows, columns]`: a column's law inside a group is its margin's."""
         return self.groups.drawn(codes, self.margins, rng=rng) if self.groups.starts else codes
+
+
+@lru_cache(maxsize=4)
+def _law_of(tables: tuple[NoisyTable, ...], domain: Domain) -> LevelLaw:
+    return LevelLaw(groups_of(tables, domain), tables)
 
 
 def on_groups(table: NoisyTable, groups: LevelGroups) -> NoisyTable:

@@ -38,6 +38,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg.lapack import dposv
 from scipy.special import erfcx, log_ndtr, ndtr
 
 from synthdp.data.column_domain import ColumnDomain
@@ -72,10 +73,10 @@ class SmoothingSettings:
     Smooth logarithm: `cosines`: how many, and `decay` of their variance: by this power of the
     frequency; `variances` of the slowest cosine's weight, the smoothest margin first; `places`:
     bins end at one of so many parts of a column, and at least `least` are left; `end_cost`: nats
-    that an end costs; `worse`: nats below the best at which no rougher margin is tried. Newton:
-    `steps` at most, `gain` in nats that is too small, `leap`: largest change of a logarithm,
-    `never_singular`: share of the curvature's trace that is added to each of its diagonal's
-    entries.
+    that an end costs; `worse`: nats below the best at which no rougher margin is tried, and
+    `hopeless`, at which no end is. Newton: `steps` at most, `gain` in nats that is too small,
+    `leap`: largest change of a logarithm, `never_singular`: share of the curvature's trace that is
+    added to each of its diagonal's entries.
     """
 
     few_levels: int = 6
@@ -96,6 +97,7 @@ class SmoothingSettings:
     least: int = 6
     end_cost: float = 1.0
     worse: float = 8.0
+    hopeless: float = 40.0
     steps: int = 25
     gain: float = 0.01
     leap: float = 3.0
@@ -368,6 +370,9 @@ def density_models(values: Floats, sigma: float, total: float) -> list[Model]:
             outside = np.append(values[:low], values[high:])
             empty = -float(np.square(outside / sigma).sum()) / 2 - len(outside) * math.log(sigma)
             empty -= SETTINGS.end_cost
+            # Inside no likelihood is above that of shares that are met, with weights of zero.
+            if empty - (high - low) * math.log(sigma) < best - SETTINGS.hopeless:
+                continue
             for likelihood, shares in _densities(values[low:high], sigma, total):
                 models.append((likelihood + empty, np.pad(shares, (low, bins - high))))
                 if likelihood + empty > best:
@@ -423,9 +428,10 @@ def _fitted(
     for _ in range(SETTINGS.steps):
         slope = slopes(shares)
         gradient = slope.T @ ((values - shares) / sigma) - precision * weights
-        curvature = slope.T @ slope + np.diag(precision)
-        curvature += SETTINGS.never_singular * curvature.trace() * np.eye(len(precision))
-        step = np.linalg.solve(curvature, gradient)
+        curvature = slope.T @ slope
+        curvature.flat[:: len(precision) + 1] += precision
+        curvature.flat[:: len(precision) + 1] += SETTINGS.never_singular * curvature.trace()
+        step = dposv(curvature, gradient)[1]
         step *= min(1.0, SETTINGS.leap / max(float(np.abs(basis @ step).max()), 1e-12))
         gain = 0.0
         for shorter in 0.5 ** np.arange(10):

@@ -39,7 +39,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations, product
 from typing import NamedTuple
 
@@ -48,7 +48,6 @@ import numpy as np
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
-from synthdp.graph import margins as smoothing
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.discovery.measuring import COLUMNS, SCREEN, measure_round, screen_round, screened
 from synthdp.graph.discovery.skeleton import Releaser
@@ -158,21 +157,21 @@ def planned_pairs(domain: Domain, plan: ReleasePlan, targets: Collection[str]) -
     return always + [others[i * len(others) // kept] for i in range(kept)]
 
 
-def screened_pairs(
-    releaser: Releaser,
-    groups: LevelGroups,
-    targets: Collection[str],
-    known: Sequence[NoisyTable],
-) -> Released[tuple[Pair, ...]]:
-    """The pairs that the first round counts: all of targets, and those that a screen tells.
+def alone(tables: Sequence[NoisyTable], groups: LevelGroups) -> LevelLaw:
+    """What tables of each column alone say: its margins do to choose pairs by."""
+    own = [table for table in tables if len(table.columns) == 1 and not table.starts]
+    return LevelLaw(groups, [pooled(own, (name,)) for name in groups.domain.names])
 
-    `known` are noisy tables, those of each column alone among them.
+
+def screened_pairs(
+    releaser: Releaser, law: LevelLaw, targets: Collection[str]
+) -> Released[tuple[Pair, ...]]:
+    """The pairs that the first round counts: all of targets, and those that a screen tells, by the
+    `law` of each column alone.
     """
-    alone = [table for table in known if len(table.columns) == 1 and not table.starts]
-    margins = [pooled(alone, (name,)) for name in groups.domain.names]
-    pairs = possible_pairs(groups.coarse, targets, screened=True)
+    pairs = possible_pairs(law.groups.coarse, targets, screened=True)
     always = tuple(pair for pair in pairs if not set(targets).isdisjoint(pair))
-    told = screened(releaser, pairs[len(always) :], groups, margins)
+    told = screened(releaser, pairs[len(always) :], law)
     return told.map(lambda chosen: (*always, *chosen))
 
 
@@ -225,28 +224,30 @@ def predict(
     `known` are noisy tables that were paid for before, all one-way tables among them. Where the
     tables alone make the model, pairs are counted on groups of levels: training would see levels.
     """
-    groups = LevelGroups(domain, {})
+    law = alone(known.value, LevelGroups(domain, {}))
     if releaser.plan.train is None:
-        groups = equal_groups(domain, smoothing.one_way_probabilities(known.value, domain.columns))
+        law = replace(law, groups=equal_groups(domain, law.margins))
+    groups = law.groups
     screens, everything = SCREEN in releaser.plan.graph, known
     pairs = possible_pairs(groups.coarse, targets)
     if pairs and screens:
         columns = measure_round(releaser, COLUMNS, [(name,) for name in domain.names])
         everything = known.zip(columns).map(lambda both: (*both[0], *both[1]))
-        told = screened_pairs(releaser, groups, targets, everything.value)
+        law = alone(everything.value, groups)
+        told = screened_pairs(releaser, law, targets)
         pairs, everything = [*told.value], everything.zip(told).map(lambda both: both[0])
     if pairs:
         first = measure_round(releaser, SCREENED if screens else ALL, pairs, groups)
         everything = everything.zip(first).map(lambda both: (*both[0], *both[1]))
         planned = needed(releaser.plan.in_graph(CHOSEN, AdaptiveMarginals), graph_purpose(CHOSEN))
-        seen = pair_tables(LevelLaw.of_tables(everything.value, domain))
+        seen = pair_tables(LevelLaw(groups, everything.value), law)
         again = worth_measuring(seen, planned.noise_multiplier, targets)
         partners = likely_partners(everything.value, domain.columns)
         again += [pair for pair in partners if pair not in again]
         second = measure_round(releaser, CHOSEN, again or pairs, groups)
         everything = everything.zip(second).map(lambda both: (*both[0], *both[1]))
         if STRONGEST in releaser.plan.graph:
-            seen = pair_tables(LevelLaw.of_tables(everything.value, domain))
+            seen = pair_tables(LevelLaw(groups, everything.value), law)
             third = measure_round(releaser, STRONGEST, strongest(seen), groups)
             everything = everything.zip(third).map(lambda both: (*both[0], *both[1]))
     order = prediction_order(settings, domain.names, targets)
@@ -477,11 +478,14 @@ class PairTables:
         return fitted.T if turned else fitted
 
 
-def pair_tables(law: LevelLaw) -> PairTables:
-    """The law's tables together, each margin from every table that contains it, then smoothed."""
+@lru_cache(maxsize=4)
+def pair_tables(law: LevelLaw, margins_of: LevelLaw | None = None) -> PairTables:
+    """The law's tables together, each margin from every table that contains it, or of another law,
+    then smoothed.
+    """
     tables, groups, domain = law.tables, law.groups, law.groups.domain
     rows = max(1.0, float(pooled(tables, ()).counts))
-    margins = dict(zip(domain.names, law.coarse_margins, strict=True))
+    margins = dict(zip(domain.names, (margins_of or law).coarse_margins, strict=True))
     axes = {c.name: axis(c, margins[c.name], rows) for c in groups.coarse.columns}
     pairs: dict[Pair, SmoothPair] = {}
     sigmas: dict[Pair, float] = {}

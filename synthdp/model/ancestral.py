@@ -195,8 +195,7 @@ def column_samplers(architecture: Architecture, weights: Weights) -> list[Column
 def _column_sampler(shape: Architecture, weights: Weights, column: int) -> ColumnSampler:
     places, size, parents = shape.rows_of(column), shape.sizes[column], shape.parents[column]
     decoded = weights[f"{DECODE_LEVELS}.weight"][column, :, :size]
-    # Units without weights say nothing: one of them is enough to look like all.
-    used = np.flatnonzero(decoded.any(axis=1)) if decoded.any() else np.zeros(1, dtype=np.intp)
+    used = np.flatnonzero(decoded.any(axis=1))  # units without weights say nothing
     hidden = column * shape.hidden + used
     reached = np.array([column in columns for columns in shape.latent_of])
     latent = weights["decode_latent.weight"][hidden].T * reached[:, None].astype(np.float32)
@@ -204,7 +203,7 @@ def _column_sampler(shape: Architecture, weights: Weights, column: int) -> Colum
     rows, table, direct = slice(places.start, places.stop), None, None
     if any(shape.parents):
         bias = bias + weights["decode_parents.bias"][column, used]
-    if parents:
+    if parents and len(used):
         table = np.ascontiguousarray(weights["decode_parents.weight"][rows][:, used])
     if parents and shape.direct:
         direct = np.ascontiguousarray(weights[DIRECT][rows, :size])

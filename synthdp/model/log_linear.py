@@ -250,16 +250,17 @@ def fitted_weights(
     """
     units = more or _Units(np.zeros((0, 0)), np.zeros((0, len(bias))), np.zeros(0))
     met, across = np.vstack([wanted, softmax(bias)]), filled.T.tocsr()
-    free, known = (certain == 0).all(0), filled @ certain
+    free = (certain == 0).all(0)
 
     def surprise(flat: Floats) -> tuple[float, Floats]:
         weights, acts = flat[: met.size].reshape(met.shape), flat[met.size :]
-        logits = filled @ (weights * free) + known + units.logits(acts)
-        most = logits.max(1, keepdims=True)
-        odds = np.exp(logits - most)
-        sums = odds.sum(1, keepdims=True)
+        logits = filled @ (weights * free + certain) + units.logits(acts)
+        odds = np.ascontiguousarray(logits.T)  # sums over few levels are slow row by row
+        most = odds.max(0)
+        np.exp(odds - most, out=odds)
+        sums = odds.sum(0)
         loss = float((np.log(sums) + most).mean() - (weights * met * free).sum())
-        shares = odds / (sums * len(odds))
+        shares = (odds / (sums * len(sums))).T
         gradient = (across @ shares - met) * free
         gradient[:-1] += ridge * weights[:-1]
         loss += ridge / 2 * float(np.square(weights[:-1]).sum())

@@ -353,12 +353,20 @@ def kd_tree_order(codes: Codes, columns: Sequence[ColumnDomain]) -> npt.NDArray[
     points: Points = np.concatenate(parts, 1)
     points -= points.mean(0)
     turned: Points = points @ np.linalg.eigh(points.T @ points)[1][:, -20:]
-    order, waiting = np.arange(len(turned)), [(0, len(turned))]
-    while waiting:
-        start, end = waiting.pop()
-        if end - start > 4:
-            rows, middle = order[start:end], (end - start) // 2
-            widest = turned[rows].var(0).argmax()
-            order[start:end] = rows[np.argpartition(turned[rows, widest], middle)]
-            waiting += [(start, start + middle), (start + middle, end)]
+    order, waiting = np.arange(len(turned)), {len(turned): [np.zeros(1, np.intp)]}
+    while waiting:  # parts of one size together: they begin at `starts`
+        halves = dict[int, list[Integers]]()
+        for size, starts in ((k, np.concatenate(v)) for k, v in waiting.items() if k > 4):
+            middle, at_once = size // 2, max(1, (1 << 14) // size)
+            for some in np.split(starts, range(at_once, len(starts), at_once)):
+                places = some[:, None] + np.arange(size)
+                rows = order[places]
+                inside = turned[rows]
+                widest = inside.var(1).argmax(1)[:, None, None]
+                along = np.take_along_axis(inside, widest, 2)[:, :, 0]
+                halved = np.argpartition(along, middle, axis=1)
+                order[places] = np.take_along_axis(rows, halved, 1)
+            halves.setdefault(middle, []).append(starts)
+            halves.setdefault(size - middle, []).append(starts + middle)
+        waiting = halves
     return order

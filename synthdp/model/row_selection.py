@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,10 +50,10 @@ class SelectionSettings:
     rows_of_round: int = 20
     min_tried: int = 500
     """Fewest rows that a round looks at, of the chosen ones and of the pool."""
-    max_kept: int = 1 << 20
-    """Most cells of a pool's rows that are kept: 8 MiB."""
     max_looked_up: int = 1 << 22
-    """Most cells of the rows that a round looks at: 32 MiB, nearly all rows of Adult."""
+    """Most cells of the rows that a round looks at: nearly all rows of Adult."""
+    looked_up: int = 1 << 16
+    """Cells that are looked up at once: they stay in the cache."""
     tried: int = 6
     """Rows that are looked at for each exchanged row."""
     faster: float = 1.2
@@ -158,7 +158,7 @@ def _exchange(
     rng: np.random.Generator,
 ) -> None:
     """Exchange rows of `chosen`, in place, so that the counts of its cells come near `wanted`."""
-    rows, importance, cells_of = len(chosen), 1 / (wanted + 1), cells.lookup(pool)
+    rows, importance = len(chosen), 1 / (wanted + 1)
     present = cells.counts(pool[chosen], np.ones(rows))
     fewest = SETTINGS.min_tried
     max_tried = max(fewest, min(rows, SETTINGS.max_looked_up // len(cells.first)))
@@ -167,11 +167,9 @@ def _exchange(
         excess = present - wanted
         tried = min(rows, max_tried, max(fewest, int(SETTINGS.tried * step)))
         place, other = rng.choice(rows, tried, replace=False), rng.integers(0, len(pool), tried)
-        leave, enter = cells_of(chosen[place]), cells_of(other)
-        pull = (2 * excess * importance).astype(np.float32)
-        weight = importance.astype(np.float32)
-        gained = (pull[leave] - weight[leave]).sum(1)
-        lost = (pull[enter] + weight[enter]).sum(1)
+        leave, enter = pool[chosen[place]], pool[other]
+        gained = cells.sums((2 * excess - 1) * importance, leave)
+        lost = cells.sums((2 * excess + 1) * importance, enter)
         first, second = np.argsort(-gained), np.argsort(lost)
         exchanged = min(int((gained[first] > lost[second]).sum()), int(step))
         if not exchanged:
@@ -257,22 +255,32 @@ class _Cells:
         begin = int(self.offset[self.place[min(columns), max(columns)]])
         return slice(begin, begin + math.prod(self.shape_of(columns)))
 
-    def of(self, rows: Codes) -> npt.NDArray[np.int64]:
-        """The cells that each row is in, `[rows, pairs]`."""
-        wide = rows.astype(np.int64)
-        cells: npt.NDArray[np.int64] = (
-            wide[:, self.first] * self.width + wide[:, self.second] + self.offset
-        )
-        return cells
+    def sums(self, values: Weights, rows: Codes) -> npt.NDArray[np.float32]:
+        """The sum of `values` `[cells]` over the cells that each row is in, `[rows]`."""
+        few, out = values.astype(np.float32), np.zeros(len(rows), np.float32)
+        for cells in self._of(rows):
+            out += few.take(cells).sum(0)
+        return out
 
-    def lookup(self, pool: Codes) -> Callable[[npt.NDArray[np.intp]], npt.NDArray[np.int64]]:
-        """The cells `[rows, pairs]` of the pool's rows, by position; a small pool's are kept."""
-        if len(pool) * len(self.first) > SETTINGS.max_kept:
-            return lambda rows: self.of(pool[rows])
-        return self.of(pool).__getitem__
+    def tally(self, rows: Codes) -> Weights:
+        """The number of rows in each cell, `[cells]`."""
+        out = np.zeros(self.total)
+        for cells in self._of(rows):
+            first, last = cells.min(), cells.max() + 1
+            out[first:last] += np.bincount((cells - first).ravel(), minlength=last - first)
+        return out
 
-    def tally(self, cells: npt.NDArray[np.int64]) -> Weights:
-        return np.bincount(cells.ravel(), minlength=self.total).astype(np.float64)
+    def _of(self, rows: Codes) -> Iterator[npt.NDArray[np.int64]]:
+        """The cells that each row is in, `[some pairs, rows]`, until all pairs were."""
+        wide = rows.T[: len(self.sizes)].astype(np.int64, order="C")
+        step = max(1, SETTINGS.looked_up // len(rows))
+        for begin in range(0, len(self.first), step):
+            some = slice(begin, begin + step)
+            cells = wide[self.first[some]]
+            cells *= self.width[some, None]
+            cells += wide[self.second[some]]
+            cells += self.offset[some, None]
+            yield cells
 
     def counts(self, rows: Codes, weights: Weights) -> Weights:
         """Sum of `weights` in each cell, `[cells]`, one table at a time."""

@@ -23,7 +23,8 @@ from __future__ import annotations
 import decimal
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cache
 from types import MappingProxyType
@@ -39,6 +40,9 @@ NoiseKind = Literal["discrete", "rounded", "lattice", "laplace", "maximum"]
 """Discrete Gaussian, rounded Gaussian, Gaussian on a lattice, discrete Laplace, Gumbel noise of
 which only the place of the largest is told.
 """
+
+
+Doubles = npt.NDArray[np.float64]
 
 
 def fresh_generator() -> np.random.Generator:
@@ -136,12 +140,16 @@ the lattice, which the other kinds have no use for.
 
 @dataclass(frozen=True)
 class Streams:
-    """The private randomness of one run."""
+    """The private randomness of one run; much noise at once is made on so many `threads`, a `block`
+    of values at a time.
+    """
 
     noise: np.random.Generator
     sampling: np.random.Generator
     holdout: np.random.Generator
     latent: np.random.Generator
+    threads: int = field(default=1, kw_only=True)
+    block: int = field(default=1 << 18, kw_only=True)
 
     @classmethod
     def fresh(cls) -> Streams:
@@ -153,7 +161,9 @@ class Streams:
         """Streams for rehearsals, whose noise hides nothing: of the same laws, by a generator that
         takes two thirds of the time.
         """
-        return cls(*(np.random.Generator(np.random.SFC64(secrets.randbits(128))) for _ in range(4)))
+        keys = (secrets.randbits(128) for _ in range(4))
+        noise, sampling, holdout, latent = (np.random.Generator(np.random.SFC64(k)) for k in keys)
+        return cls(noise, sampling, holdout, latent)
 
     def discrete_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
         """By OpenDP, which draws from the operating system."""
@@ -168,21 +178,33 @@ class Streams:
         return noisy
 
     def lattice_gaussian(self, values: Floats, *, sigma: float, spacing: float) -> Floats:
-        """From the noise stream; `sigma` is the standard deviation in the units of `values`.
+        """From the noise stream; `sigma` is the standard deviation in the units of `values`. On
+        several threads each block of many values has a stream of its own, keyed with 128 fresh bits
+        like any other: whatever their keys, normals of one stream say nothing of another's, and
+        each value still gets one.
 
         With g = `spacing`, round(v) + round(N) = round(round(v) + N) for a multiple round(v) of g:
         post-processing of the Gaussian mechanism on round(v), so that no low bit of the result says
         where v was [derived here].
         """
-        noise = self.noise.standard_normal(values.shape) * (_checked(sigma) / _checked(spacing))
-        noisy = values.astype(np.float64)
-        # in place: these arrays are as long as the model, and memory is most of what they take
-        noisy /= spacing
-        np.rint(noisy, out=noisy)
-        noisy += np.rint(noise, out=noise)
-        noisy += 0.0  # a zero with a sign would say on which side of it v was
-        noisy *= spacing
-        return noisy
+        noisy = values.astype(np.float64, order="C").reshape(-1)
+
+        def add(part: Doubles, stream: np.random.Generator) -> None:
+            noise = stream.standard_normal(len(part)) * (_checked(sigma) / _checked(spacing))
+            # in place: these arrays are as long as the model, and memory is most of what they take
+            part /= spacing
+            np.rint(part, out=part)
+            part += np.rint(noise, out=noise)
+            part += 0.0  # a zero with a sign would say on which side of it v was
+            part *= spacing
+
+        parts = [noisy[start : start + self.block] for start in range(0, len(noisy), self.block)]
+        if self.threads == 1 or len(parts) < 2:
+            add(noisy, self.noise)
+        else:  # NumPy lets other threads run while it draws
+            with ThreadPoolExecutor(self.threads) as pool:
+                list(pool.map(add, parts, [fresh_generator() for _ in parts]))
+        return noisy.reshape(values.shape)
 
     def discrete_laplace(self, counts: Integers, *, scale: float) -> Integers:
         """By OpenDP, which draws from the operating system."""
@@ -301,8 +323,6 @@ WORD = 64
 """Bits that are drawn at a time."""
 ROUNDING = 2.0**-48
 """Of doubles: relative errors of a few units in the last place, with room to spare."""
-
-Doubles = npt.NDArray[np.float64]
 
 
 def largest(

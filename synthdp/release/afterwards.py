@@ -1,7 +1,8 @@
 """What follows the bundle: it is judged, the attack is run or put off, the steward gets a report.
 
 An attack is as long as eighty small releases, and nothing that is published depends on it, unless a
-gate is on its figures. So it may be put off (`later`), or left out when a run is resumed (`never`).
+gate is on its figures. So it may be put off (`later`), or left out (`never`): when a run is
+resumed, or where nobody asked for it and it takes longer than the release.
 What it needs is the run's folder, which stays until then.
 """
 
@@ -19,6 +20,7 @@ from synthdp.progress import stage, tell
 from synthdp.release.gates import GateVerdict
 from synthdp.release.job import Job
 from synthdp.release.judge import Judge, Judgement, NotJudged, internal_report
+from synthdp.release.plan_view import attack_left_out
 from synthdp.release.run_folder import FOLDER, STATE, how_to_continue, kept_spec
 from synthdp.report.internal.content import ATTACK
 from synthdp.spec.load.loader import parse_any
@@ -107,7 +109,10 @@ def judge_and_report(
                     tell(f"the bundle is there: {bundle}; the attack begins")
                 found = judge.attacked(found)
             else:
-                (absent[ATTACK],) = put_off(job, attack) or ["left out when the run was resumed"]
+                left_out = job.expected and attack_left_out(job.spec, job.expected)
+                (absent[ATTACK],) = put_off(job, attack) or [
+                    left_out or "left out when the run was resumed"
+                ]
         return found, _report(judge, found, verdicts, absent)
 
 

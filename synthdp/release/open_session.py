@@ -6,6 +6,7 @@ session can look at the sealed rows.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -46,7 +47,9 @@ def open_session(
     With `texts` the columns have no types yet: the rows are read as texts. Of linked tables, `seal`
     reads them, and `published` is the digest of the bundle's `spec.yaml`.
     """
-    spec, streams = job.spec, replace(Streams.fresh(), holdout=job.folder.holdout_coins())
+    spec, threads = job.spec, job.spec.compute.threads or os.cpu_count() or 1
+    fresh = replace(Streams.fresh(), threads=threads)
+    streams = replace(fresh, holdout=job.folder.holdout_coins())
     with stage("read"):
         private = _sealed(job, streams, texts=texts) if seal is None else seal(streams)
     digest = job.plan.digest

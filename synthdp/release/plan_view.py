@@ -15,7 +15,7 @@ from synthdp.ledger.connect import cap_of
 from synthdp.ledger.entries import Balance
 from synthdp.report.prose import say_of_plan
 from synthdp.spec.checks.checks import traps
-from synthdp.spec.model import ReleaseSpec
+from synthdp.spec.model import ATTACK_METRICS, ReleaseSpec
 from synthdp.spec.model.rules import engine_of, tables_only
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def plan_facts(
     rows, cap = spec.sampling.rows or spec.dataset.rows.value, balance.cap_epsilon
     estimands = played_estimands(spec, Domain.from_spec(spec.columns), plan)
     drawn = say_of_plan("many_rows", rows=rows)
+    costs = {"expected": _expected(spec, plan), "attack": power.to_json() if power else None}
     return _planned_spends(plan) | {
         "dataset": spec.dataset.id,
         "ledger": {
@@ -69,16 +70,16 @@ def plan_facts(
             "spent_after": balance.epsilon + spec.privacy.epsilon,
             "cap": (cap_of(spec) or (None,))[0] if cap is None else cap,
         },
-        "expected": _expected(spec, plan),
+        "expected": costs["expected"],
         "quality": quality.to_json(),
         "estimands": estimands,
-        "attack": power.to_json() if power else None,
+        "attack": costs["attack"],
         "rows_of_one": _rows_of_one(spec),
         "notes": [
             *_engine(spec, plan),
             *_moments(spec, plan),
             *_notes(spec, plan),
-            *([str(power)] if power else []),
+            *([attack_left_out(spec, costs) or str(power)] if power else []),
         ],
         "warnings": [
             *warnings,
@@ -89,6 +90,18 @@ def plan_facts(
             *(say_of_plan("estimand_refused", told=e) for e in estimands if e["likely_refused"]),
         ],
     }
+
+
+def attack_left_out(spec: ReleaseSpec, facts: Mapping[str, Any]) -> str | None:
+    """Says that a release leaves out the attack, by the `facts` of its plan: one that nobody asked
+    for, and that takes longer than the release.
+    """
+    attack, seconds = facts["attack"], facts["expected"]["cpu_seconds"]
+    asked = "membership" in spec.attacks.model_fields_set
+    asked |= any(gate.metric in ATTACK_METRICS for gate in spec.gates)
+    if asked or attack is None or attack["cpu_seconds"] <= seconds:
+        return None
+    return say_of_plan("attack_left_out", attack=attack["cpu_seconds"], release=seconds)
 
 
 def forecast(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,8 +124,8 @@ def _short(value: float | None) -> float | None:
 
 def _expected(spec: ReleaseSpec, plan: ReleasePlan) -> dict[str, float]:
     """Time and memory of this process, without evaluation and attacks. Measured on Adult (14
-    columns): 25 ms for a step of 1024 rows, 3 us for a sampled row, 5 s for all the rest.
-    `SECONDS_A_VALUE` is measured on tables of 20 columns.
+    columns): 25 ms for a step of 1024 rows, 3 us for a sampled row, 5 s for all the rest, beside
+    what `_modelling` takes. `SECONDS_A_VALUE` is measured on tables of 20 columns.
     """
     columns, steps = len(spec.modelled), spec.synthesizer.steps if spec.privacy.shares.train else 0
     training = steps * spec.synthesizer.batch * columns * spec.synthesizer.hidden * 5.4e-8
@@ -122,9 +135,35 @@ def _expected(spec: ReleaseSpec, plan: ReleasePlan) -> dict[str, float]:
     looked_at = spec.dataset.rows.value * columns * _passes(spec, plan)
     counting = looked_at * SECONDS_A_VALUE.get(engine, 0.0)
     return {
-        "cpu_seconds": round(training + drawn * 2e-7 + counting + 5, 1),
+        "cpu_seconds": round(training + drawn * 2e-7 + counting + 5 + _modelling(spec, plan), 1),
         "memory_mb": round(700 + drawn * 24e-6),
     }
+
+
+def _modelling(spec: ReleaseSpec, plan: ReleasePlan) -> float:
+    """CPU seconds of mode predict for smoothing tables, fitting their model and choosing rows:
+    measured on generated tables of 10 to 80 columns.
+    """
+    from synthdp.data.domain import Domain
+    from synthdp.graph.discovery.measuring import SCREEN
+    from synthdp.graph.predict import PREDICTED, planned_pairs
+    from synthdp.privacy.plan import INTERACTIONS
+    from synthdp.release.expectations import counted_domain
+
+    if spec.graph.mode != "predict":
+        return 0.0
+    fine = Domain.from_spec(spec.columns)
+    domain = counted_domain(fine, plan)
+    pairs = len(planned_pairs(domain, plan, spec.evaluation.targets))
+    bins = sum(0.01 + 1.3e-4 * column.levels for column in fine.columns if column.ranged)
+    smoothing = bins * (2 + (SCREEN in plan.graph))
+    smoothing += 8e-4 * pairs * sum(name in plan.graph for name in PREDICTED)
+    parents = min(5.0, pairs / len(domain))  # of more pairs fewer show a dependence
+    fitting = 1e-3 * sum(domain.sizes) * (2 + parents) + 1.2 * (INTERACTIONS in plan.graph)
+    rows = spec.sampling.rows or spec.dataset.rows.value
+    tables = min(math.comb(len(domain), 2), 512 + pairs) * min(1.0, rows / 8000)
+    choosing = 2.4e-3 * tables * spec.sampling.balance + 7e-7 * rows * len(domain)
+    return smoothing + fitting + choosing
 
 
 def _engine(spec: ReleaseSpec, plan: ReleasePlan) -> Iterator[str]:

@@ -57,7 +57,7 @@ from synthdp.release.job import (
 )
 from synthdp.release.judge import Judge, Judgement, refused_report
 from synthdp.release.open_session import dropped_if_unpaid, open_session
-from synthdp.release.plan_view import plan_facts
+from synthdp.release.plan_view import attack_left_out, plan_facts
 from synthdp.release.played import check_answered
 from synthdp.release.tracked import record_judgement, record_publication, record_refusal
 from synthdp.spec.checks.checks import traps
@@ -73,7 +73,7 @@ def release(
     force: bool = False,
     text: str | None = None,
     given: Private[pd.DataFrame] | None = None,
-    attack: afterwards.AttackWhen = "now",
+    attack: afterwards.AttackWhen | None = None,
     accept_refusals: bool = False,
 ) -> ReleaseOutcome:
     """Run the spec at `spec_path` into `out`.
@@ -82,8 +82,9 @@ def release(
 
     `text` is the spec's, where no file holds it; `spec_path` then only names the folder that its
     paths start from. `given` holds the rows of a source of kind `dataframe`. With `attack` "later"
-    the declared attack waits for `run_attack`. With `accept_refusals` estimands are paid for that
-    are likely to be refused.
+    the declared attack waits for `run_attack`; where nothing is said of it here or in the spec, it
+    is left out if it takes longer than the release. With `accept_refusals` estimands are paid for
+    that are likely to be refused.
 
     Raises:
         SynthdpError: any mistake that the user can mend; nothing is spent before the data was found
@@ -113,8 +114,9 @@ def release(
             check_nearby(entries, spec.dataset.id, out)
             check_domain_from(spec, entries)
             others, balance = other_ids(spec, entries), balance_of(spec, spec_path)
-            warn([*others, *traps(spec), *afterwards.waiting(spec, out, attack)])
+            warn([*others, *traps(spec), *afterwards.waiting(spec, out, attack or "now")])
             expected = plan_facts(spec, balance, warnings=others, plan=plan)
+            attack = attack or ("never" if attack_left_out(spec, expected) else "now")
             if not accept_refusals:
                 check_answered(expected["estimands"])
             ledger = open_ledger(spec, spec_path)

@@ -6,11 +6,10 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO
 
 import pandas as pd
 
-from synthdp.bundle.table_files import as_written, typed_frame
+from synthdp.bundle.table_files import typed_frame, write_csv_blocks
 from synthdp.errors import OutputError, disk_errors
 from synthdp.files import draft_of
 from synthdp.spec.model import Column
@@ -48,7 +47,7 @@ def write_blocks(
         OutputError: the file cannot be written.
     """
     if out is None:
-        _write_csv(blocks, columns, sys.stdout)
+        write_csv_blocks(blocks, columns, sys.stdout)
         return
     check_file(out)
     hint = "check the folder, its permissions and the space on its disk"
@@ -57,7 +56,7 @@ def write_blocks(
             _write_parquet(blocks, draft)
         else:
             with draft.open("w", encoding="utf-8", newline="") as file:
-                _write_csv(blocks, columns, file)
+                write_csv_blocks(blocks, columns, file)
 
 
 def typed_rows(blocks: Iterator[pd.DataFrame], columns: Mapping[str, Column]) -> pd.DataFrame:
@@ -74,16 +73,6 @@ def typed_rows(blocks: Iterator[pd.DataFrame], columns: Mapping[str, Column]) ->
         write_blocks(blocks, columns, file)
         frame: pd.DataFrame = typed_frame(file, columns)
     return frame
-
-
-def _write_csv(
-    blocks: Iterator[pd.DataFrame], columns: Mapping[str, Column], file: IO[str]
-) -> None:
-    for i, block in enumerate(blocks):
-        # Pandas by itself formats a hundred rows of a wide table at once, and is slower.
-        as_written(block, columns).to_csv(
-            file, index=False, header=i == 0, lineterminator="\n", chunksize=4096
-        )
 
 
 def _write_parquet(blocks: Iterator[pd.DataFrame], path: Path) -> None:

@@ -103,6 +103,18 @@ KERNELS = {
         place=r"[Ll]attice|test_audit_of_a_plan|test_worst_case.*\[gradients",
         says=r"(?i)lattice",
     ),
+    "one stream for all blocks of noise on gradients": Broken(
+        NOISE,
+        (
+            (
+                "[fresh_generator() for _ in parts]",
+                "[np.random.Generator(np.random.Philox(5)) for _ in parts]",
+            ),
+        ),
+        caught=("test_blocks_of_noise_on_threads_are_independent_and_of_the_same_law",),
+        place=r"test_blocks_of_noise",
+        says=r"independent",
+    ),
     "batches by the number of rows": Broken(
         DPSGD,
         (

@@ -20,7 +20,7 @@ from synthdp.bundle.content import check_target
 from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.derived import FILES
 from synthdp.bundle.descriptions import public_spec, spec_yaml
-from synthdp.bundle.table_files import WrittenFile, descriptor, write_csv
+from synthdp.bundle.table_files import WrittenFile, csv_lines, descriptor, write_csv
 from synthdp.bundle.write import write_bundle
 from synthdp.errors import BoundaryError, OutputError, VerifyError
 from synthdp.files import SUMS
@@ -300,6 +300,21 @@ class TestContent:
         write_csv(frame, {"x, y": column}, tmp_path / "t.csv")
         with (tmp_path / "t.csv").open(encoding="utf-8", newline="") as file:
             assert list(csv.reader(file)) == [["x, y"], *([v] for v in labels), [""]]
+
+    @pytest.mark.parametrize("columns", [["text"], ["whole", "real", "some", "yes", "text"]])
+    def test_csv_is_to_the_byte_what_pandas_writes(self, columns: list[str]) -> None:
+        texts = ("a", "b, c", 'd "e"', "f\ng", "h", " ", "é", None)
+        frame = pd.DataFrame(
+            {
+                "whole": range(-4, 4),
+                "real": [0.1, -0.0, 1e-7, 1e16, 123456.75, 5e-324, 2.0, None],
+                "some": pd.array([1, None] * 4, dtype="Int64"),
+                "yes": [True, False, None, True] * 2,
+                "text": pd.Series(texts, dtype="str"),
+            }
+        )[columns]
+        for rows in (frame, frame[:1], frame[:0]):
+            assert csv_lines(rows) == rows.to_csv(index=False, header=False, lineterminator="\n")
 
     def test_spec_reloads_to_the_public_spec_and_leaves_secrets_out(
         self, made: Path, release: Any

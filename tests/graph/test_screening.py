@@ -23,6 +23,7 @@ from synthdp.graph.discovery.measuring import (
     screened,
 )
 from synthdp.graph.knowledge import Knowledge
+from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.stage import rounds
 from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.mechanisms.pair_screen import PairScreen, association_scores
@@ -178,7 +179,7 @@ def test_large_tables_do_not_fill_the_screen_by_chance() -> None:
     rehearsal: Any = Rehearsal(codes.astype(np.uint16), domain, plan)
     margins = measuring.measure_round(rehearsal, "columns", [(name,) for name in levels]).value
     pairs = Knowledge.from_spec(settings, domain.names).undecided_pairs
-    told = screened(rehearsal, pairs, LevelGroups(domain, {}), margins).value
+    told = screened(rehearsal, pairs, LevelLaw(LevelGroups(domain, {}), margins)).value
     assert {(f"b{i}", f"b{i + 1}") for i in range(0, 8, 2)} <= set(told)
     wide = sum(a[0] == b[0] == "w" for a, b in told)
     assert wide < 13, "of 15 pairs of large tables, which all came first before"

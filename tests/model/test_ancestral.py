@@ -42,6 +42,23 @@ def table(
     return np.bincount(cell, weights=weights, minlength=int(np.prod(SIZES))) / weights.sum()
 
 
+@torch.no_grad()
+def test_units_without_weights_are_left_out_and_z_with_them() -> None:
+    """As tables alone make a model: nothing of z is drawn on, or summed out."""
+    vae, rng = model(direct=True), np.random.default_rng(2)
+    for _, layer in vae.decoders():
+        for part in layer.parameters():
+            if part.requires_grad:
+                part.zero_()
+    z = latents(2, 50, rng)
+    codes = np.stack([rng.integers(0, s, 50) for s in SIZES]).astype(np.int32)
+    for sampler in column_samplers(vae.architecture, arrays(vae.state_dict())):
+        levels, noise = torch.from_numpy(codes.T).long(), torch.from_numpy(z[:, :-1])
+        wanted = vae.column_logits(sampler.column, levels, noise)
+        assert sampler.table is None and sampler.latent.shape == (3, 0)
+        np.testing.assert_allclose(sampler.logits(codes, z), wanted.numpy().T, atol=1e-6)
+
+
 @pytest.mark.parametrize("direct", [False, True])
 @pytest.mark.parametrize("parents", [PARENTS, ((),) * 5])
 def test_the_samplers_logits_are_the_decoders(

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 import pytest
 
-from synthdp.bundle.table_files import write_csv
+from synthdp.bundle.table_files import write_csv_blocks
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.model.constraints import Constraints, ConstraintsUnmet, DrawSettings
@@ -63,7 +63,7 @@ class Even:
 def written(frame: pd.DataFrame) -> pd.DataFrame:
     """The table as a reader of the CSV sees it."""
     text = StringIO()
-    write_csv(frame, release().columns, text)  # type: ignore[arg-type]
+    write_csv_blocks([frame], release().columns, text)
     return pd.read_csv(StringIO(text.getvalue()), parse_dates=["admitted", "left"])
 
 
@@ -132,7 +132,7 @@ def test_types_are_those_without_constraints() -> None:
     )
     assert with_them.dtypes.equals(without.dtypes) and str(with_them["worked"].dtype) == "Int64"
     text = StringIO()
-    write_csv(with_them, release().columns, text)  # type: ignore[arg-type]
+    write_csv_blocks([with_them], release().columns, text)
     worked = [line.split(",")[1] for line in text.getvalue().splitlines()[1:]]
     assert "" in worked and all(w == "" or w.isdigit() for w in worked)  # 3, and not 3.0
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from pydantic import TypeAdapter
 
-from synthdp.bundle.table_files import write_csv
+from synthdp.bundle.table_files import write_csv_blocks
 from synthdp.data.domain import Domain
 from synthdp.errors import SpecError
 from synthdp.model.constraints import Constraints, Derived
@@ -61,7 +61,7 @@ def drawn(rows: int = 4000, **changes: Any) -> tuple[Constraints, pd.DataFrame]:
 
 def as_text(frame: pd.DataFrame) -> pd.DataFrame:
     text = StringIO()
-    write_csv(frame, release().columns, text)  # type: ignore[arg-type]
+    write_csv_blocks([frame], release().columns, text)
     return pd.read_csv(StringIO(text.getvalue()), dtype=str, keep_default_na=False, na_filter=False)
 
 

@@ -110,10 +110,11 @@ def test_a_round_looks_at_no_more_cells_than_memory_is_meant_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Steps grow while they help: in wide tables to gigabytes, without a limit."""
-    looked, of = list[int](), balance._Cells.of
-    limited(monkeypatch, max_kept=0)
+    looked, sums = list[int](), balance._Cells.sums
     monkeypatch.setattr(
-        balance._Cells, "of", lambda self, rows: (looked.append(len(rows)), of(self, rows))[1]
+        balance._Cells,
+        "sums",
+        lambda self, v, rows: (looked.append(len(rows)), sums(self, v, rows))[1],
     )
     limited(monkeypatch, faster=4.0)
 

@@ -239,6 +239,31 @@ def test_outputs_lie_on_the_lattice_for_both_neighbours(spacing: float) -> None:
         assert np.array_equal(steps, np.round(steps))
 
 
+def in_blocks() -> npt.NDArray[np.float64]:
+    """Lattice noise `[values, blocks]` of two blocks, on two threads."""
+    streams = replace(Streams.fresh(), threads=2, block=20_000)
+    return streams.lattice_gaussian(np.full((2, 20_000), 0.05), sigma=3.0, spacing=0.25).T
+
+
+def test_blocks_of_noise_on_threads_are_independent_and_of_the_same_law() -> None:
+    drawn = in_blocks()
+    steps = (drawn / 0.25).astype(np.int64)
+    assert np.array_equal(steps * 0.25, drawn) and independent(drawn)
+    for block in steps.T:
+        assert fit_p_value(block, rounded_law, 12.0) > SIGNIFICANCE
+        assert all(fit_p_value(block, rounded_law, 12.0 * f) < SIGNIFICANCE for f in (0.7, 1.3))
+
+
+def test_blocks_of_one_stream_are_not_taken_for_independent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    streams, key = replace(Streams.fresh(), threads=2, block=20_000), secrets.randbits(128)
+    same = lambda: np.random.Generator(np.random.Philox(key=key))  # noqa: E731
+    monkeypatch.setattr(noise, "fresh_generator", same)
+    zeros = np.zeros((2, 20_000))
+    assert not independent(streams.lattice_gaussian(zeros, sigma=3.0, spacing=0.25).T)
+
+
 def test_a_zero_does_not_say_on_which_side_of_it_the_sum_was() -> None:
     """Noise of next to nothing rounds to zeros of both signs, as sums below zero do."""
     sums = np.tile([-0.0, -1e-9, 0.0, 1e-9], 100)

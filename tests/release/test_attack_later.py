@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 
 import synthdp as face
 from synthdp.errors import OutputError
@@ -58,6 +59,30 @@ def test_an_attack_is_put_off_and_run_later(tiny: Tiny, synthdp: Any, attacked: 
     assert not (tiny.out / ".run").exists()
     none = synthdp("attack", tiny.out)
     assert none.code == 2 and "holds no release whose attack is still to run" in none.err
+
+
+@pytest.mark.parametrize(
+    ("asked", "option", "runs"),
+    [(False, (), False), (False, ("--attack", "now"), True), (True, (), True)],
+)
+def test_an_attack_that_nobody_asked_for_is_left_out_where_it_takes_longer_than_the_release(
+    tiny: Tiny,
+    synthdp: Any,
+    attacked: list[bool],
+    asked: bool,
+    option: tuple[str, ...],
+    runs: bool,
+) -> None:
+    spec = yaml.safe_load(tiny.write(attacks=ATTACK).spec.read_text())
+    if not asked:
+        del spec["attacks"]
+        tiny.spec.write_text(yaml.safe_dump(spec))
+    said = " ".join(synthdp("plan", tiny.spec).out.split())
+    assert ("the membership attack is left out: nobody asked for it" in said) != asked
+    done = synthdp("release", tiny.spec, "--out", tiny.out, *option)
+    assert done.code == 0 and bool(attacked) == runs
+    assert ("left out: nobody asked" in absent(tiny)["attack"]) != runs
+    assert not (tiny.out / ".run").exists()
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -23,8 +22,8 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery.measured_pc import MeasurePlan, measured_pc
 from synthdp.graph.discovery.skeleton import Algorithm, KnownTables, Releaser
 from synthdp.graph.knowledge import Knowledge, Pair
-from synthdp.graph.level_groups import fine_columns, groups_by_noise
-from synthdp.graph.margins import Floats, margin_probabilities
+from synthdp.graph.level_groups import LevelLaw, fine_columns, groups_by_noise
+from synthdp.graph.margins import Floats, pooled
 from synthdp.graph.trend import has_order
 from synthdp.privacy.calibration import adaptive_round
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
@@ -64,23 +63,16 @@ def screen_round(domain: Domain, kept: int, part: float) -> MechanismFactory:
 
 
 def screened(
-    releaser: Releaser,
-    pairs: Sequence[Pair],
-    groups: LevelGroups,
-    margins: Sequence[NoisyTable],
+    releaser: Releaser, pairs: Sequence[Pair], law: LevelLaw
 ) -> Released[tuple[Pair, ...]]:
     """Those of `pairs` to measure, in column order: those of the largest noisy scores.
 
-    `margins` has each column's noisy counts, before any grouping.
+    The tables of the `law` are each column's noisy counts, before any grouping.
     """
-    purpose, domain = graph_purpose(SCREEN), groups.coarse
+    purpose, groups, domain = graph_purpose(SCREEN), law.groups, law.groups.coarse
     planned = needed(releaser.plan.in_graph(SCREEN, PairScreen), purpose)
-    rows = max(1.0, fmean(float(table.counts.sum()) for table in margins))
-    laws = dict[str, Floats]()  # of groups of levels, without most of their noise
-    for table in margins:
-        (name,) = table.columns
-        law = margin_probabilities(groups.domain[name], table.counts / rows, table.sigma / rows)
-        laws[name] = groups.sums(name, law)
+    rows = max(1.0, float(pooled(law.tables, ()).counts))
+    laws = dict(zip(domain.names, law.coarse_margins, strict=True))  # without most of their noise
     off = scores_by_chance(pairs, laws, rows)
 
     def in_order(told: Sequence[tuple[str, ...]]) -> tuple[Pair, ...]:
@@ -169,7 +161,7 @@ def _search(
     if wide:
         open_to_it = knowledge.undecided_pairs  # tables of more cells are not measured
         small = [pair for pair in open_to_it if groups.coarse.cells(pair) <= plan.max_cells]
-        told = screened(releaser, small, groups, counts.value)
+        told = screened(releaser, small, LevelLaw(groups, counts.value))
         paid.append(told)
         chosen = told.value
 
