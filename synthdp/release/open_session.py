@@ -80,6 +80,7 @@ def open_session(
             delta=privacy.delta,
             cap=connect.cap_of(spec),
             body=body,
+            bound=job.plan.bound,
         )
     elif reserved.get("plan_sha256") != digest or "published_sha256" not in reserved:
         raise BudgetError(
@@ -188,6 +189,7 @@ def own_job(
             epsilon=spec.privacy.epsilon,
             delta=spec.privacy.delta,
             cap=connect.cap_of(spec),
+            bound=plan.bound,
         )
     return Job(
         spec,
