@@ -42,7 +42,7 @@ def test_it_says_this_release_all_so_far_and_the_rule(bundle: Path) -> None:
     assert balance["epsilon"] == 3.5 and balance["mu"] ** 2 == pytest.approx(
         0.1**2 + reserved["mu"] ** 2
     )
-    assert 1.5 < balance["together"] < 3  # at a larger delta than the release's own
+    assert 0.5 < balance["together"] < 3  # at a larger delta than the release's own
     together = f"{balance['together']:.4g}"
     for file, words in (
         ("report.html", f"alone took 3, all so far come to {together} by a Gaussian filter"),
@@ -71,10 +71,7 @@ FORGED: dict[str, tuple[Change, str]] = {
         lambda balance, own: own.update(lost=own["lost"] / 2),
         "the filter counted less than what the plan costs",
     ),
-    "an infinite mu": (
-        lambda balance, own: own.update(mu=float("1e999")),
-        "something else than amounts",
-    ),
+    "no mu at all": (lambda balance, own: own.update(mu=0.0), "something else than amounts"),
     "a text for mu": (lambda balance, own: own.update(mu="1"), "something else than amounts"),
     "less than this run alone": (
         lambda balance, own: balance.update(mu=own["mu"] / 2),
