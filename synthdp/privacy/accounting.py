@@ -200,7 +200,7 @@ def _profile(law: pld_pmf.DensePLDPmf) -> tuple[Floats, Floats]:
     """Epsilons from 0 on, evenly spaced, and the delta at each."""
     mass = np.maximum(np.asarray(law._probs, dtype=np.float64), 0.0)
     first = max(0, -law._lower_loss)  # at a loss of zero, or above
-    mass = np.pad(mass[first:], (max(0, law._lower_loss), 1))
+    mass = np.pad(mass[first:], (max(0, law._lower_loss), 2))
     losses = np.arange(len(mass)) * law._discretization
     above, below = (
         np.cumsum(m[::-1])[::-1] - m for m in (mass, mass * np.exp(-np.minimum(losses, 700.0)))
