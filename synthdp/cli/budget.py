@@ -109,7 +109,7 @@ def _dataset_text(data: Facts) -> str:
     if (left := _left(data)) is not None:
         rows.append(("", "left", f"{left:.4g}", f"{data['cap_epsilon']:.4g}", "", ""))
     header = ("reserved", "by", "epsilon", "together", "run", "on")
-    cap = "" if data["cap_delta"] is None else f" of {data['cap_delta']:g}"
+    cap = "" if data["cap_delta"] is None else f" of {data['cap_delta']:g}, by addition"
     headline = f"{_headline(data)}; delta {data['delta']:g}{cap}"
     if data["room"] is not None:
         more = "999 or more" if data["room"] == 999 else data["room"]

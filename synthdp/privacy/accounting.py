@@ -179,11 +179,11 @@ def gaussian_bound(
     if total is None:
         return math.inf, 1.0
     laws = [total._pmf_remove] + ([] if total._symmetric else [total._pmf_add])
-    profiles = [_profile(law.to_dense_pmf()) for law in laws]
     beside = tail + max(float(law._infinity_mass) for law in laws)
+    profiles = [_profile(law.to_dense_pmf(), beside) for law in laws]
 
     def covers(mu: float) -> bool:
-        return all(_covered(deltas, losses, mu, beside) for losses, deltas in profiles)
+        return all(_covered(deltas, after, mu) for deltas, after in profiles)
 
     low, high = 0.0, 0.01
     while not covers(high):
@@ -196,24 +196,26 @@ def gaussian_bound(
     return high, lost_beside(high, beside)
 
 
-def _profile(law: pld_pmf.DensePLDPmf) -> tuple[Floats, Floats]:
-    """Epsilons from 0 on, evenly spaced, and the delta at each."""
+def _profile(law: pld_pmf.DensePLDPmf, beside: float) -> tuple[Floats, Floats]:
+    """By how much delta is above `beside`, at places of the grid from epsilon 0 on where it is, and
+    the places after these.
+    """
     mass = np.maximum(np.asarray(law._probs, dtype=np.float64), 0.0)
     first = max(0, -law._lower_loss)  # at a loss of zero, or above
-    mass = np.pad(mass[first:], (max(0, law._lower_loss), 2))
+    mass = np.pad(mass[first:], (max(0, law._lower_loss), 1))
     losses = np.arange(len(mass)) * law._discretization
     above, below = (
         np.cumsum(m[::-1])[::-1] - m for m in (mass, mass * np.exp(-np.minimum(losses, 700.0)))
     )
-    return losses, law._infinity_mass + above - np.exp(np.minimum(losses, 700.0)) * below
+    deltas = law._infinity_mass + above - np.exp(np.minimum(losses, 700.0)) * below - beside
+    return deltas[deltas > 0], (losses + law._discretization)[deltas > 0]
 
 
-def _covered(deltas: Floats, losses: Floats, mu: float, beside: float) -> bool:
-    """Whether the Gaussian's delta is nowhere more than `beside` below.
+def _covered(deltas: Floats, after: Floats, mu: float) -> bool:
+    """Whether the Gaussian's delta is nowhere below.
 
     Both fall. So from one epsilon of the grid to the next, one is at most what it is at the first,
     and the other at least what it is at the second.
     """
-    after = losses + losses[1]
     gaussian = ndtr(mu / 2 - after / mu) - np.exp(after + log_ndtr(-mu / 2 - after / mu))
-    return bool((deltas <= gaussian + beside).all())
+    return bool((deltas <= gaussian).all())

@@ -234,9 +234,9 @@ def test_dtypes_that_pandas_infers_are_warned_of(
 def test_rows_from_python_are_counted_under_the_dataset_as_those_of_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file, then a DataFrame: one ledger, one cap of two, and a third release is refused."""
+    """A file, then a DataFrame: one ledger, one cap for two, and a third release is refused."""
     monkeypatch.chdir(tmp_path)
-    spec = spec_at(tmp_path, privacy={"cap": {"epsilon": 2, "delta": 1e-4}})
+    spec = spec_at(tmp_path, privacy={"cap": {"epsilon": 1.35, "delta": 1e-4}})
     frame = clinic()
     frame["age"] = frame["age"].astype(int)
     frame["smoker"] = frame["smoker"].mask(frame["smoker"] == "")
