@@ -263,7 +263,7 @@ def test_adult_has_room_for_nine_releases(
         ledger.reserve("adult", f"run-{run}", bound=plan.bound, **wanted)
     with pytest.raises(BudgetError, match="by a Gaussian filter"):
         ledger.reserve("adult", "run-9", bound=plan.bound, **wanted)
-    figure(f"releases of {name} at epsilon 1 under a cap of 3", 9, 9)
+    figure("releases of Adult at epsilon 1 that fit a cap of 3, by two specs", 9, 9)
     together = ledger.balance("adult").together
     assert accounting.epsilon(plan.events * 9, delta=1e-4, adjacency="add_remove") < together <= 3
 
@@ -430,7 +430,8 @@ def test_no_play_of_kills_copies_and_races_passes_the_filter(
         passed += tail > 0.9e-4 * (1 + 1e-6) or sum(e.body["lost"] for e in reserved) > 1e-5 * (
             1 + 1e-6
         )
-    figure("plays of kills, copies and races that passed the Gaussian filter", passed, plays)
+    if plays == 400:
+        figure("plays of kills, copies and races that passed a cap's filter", passed, plays)
     assert passed == 0 and rules == {"a Gaussian filter"}
 
 
