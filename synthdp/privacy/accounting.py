@@ -172,8 +172,9 @@ def gaussian_bound(
     nothing is known.
 
     `mu` is the least Gaussian mechanism's whose delta is nowhere, from epsilon 0 on, more than
-    `tail`, and the mass of endless losses, below that of the composition [`_covered`; derived
-    here]. `tail` lets it be finite where losses of a sample have heavier tails than any Gaussian's.
+    `tail`, and the mass of endless losses, below that of the composition (`_covered` says how that
+    is known between places of the grid [derived here]). `tail` lets it be finite where losses of a
+    sample have heavier tails than any Gaussian's.
     """
     total = _remembered(tuple(events), adjacency)
     if total is None:
