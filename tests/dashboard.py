@@ -56,6 +56,8 @@ EXPECTED: dict[str, tuple[str, ...]] = {
         "one run killed over and over: spends counted twice",
         "postgresql: charges kept through a crash of the server",
         "disk full during a release, ledger on the full disk: finished under one reservation",
+        "plays of kills, copies and races that passed a cap's filter",
+        "releases of Adult at epsilon 1 that fit a cap of 3, by two specs",
         "disk full during a release, ledger elsewhere: finished under one reservation",
         "ledger: tampering seen and its row named",
         *(

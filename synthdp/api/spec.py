@@ -221,7 +221,7 @@ class Spec:
         >>> list(synthdp.Spec.load("clinic.yaml").plan(what_if=[0.5, 2]).what_if["epsilon"])
         [0.5, 2.0]
         """
-        from synthdp.ledger.connect import balance_of, check_affordable
+        from synthdp.ledger.connect import check_affordable
 
         if self.linked is None:
             spec = self.content
@@ -229,8 +229,9 @@ class Spec:
             from synthdp.bundle.linked import as_one
 
             spec = as_one(self.linked)
-        check_affordable(spec, balance_of(spec, self.path))
-        return self.planned(what_if, rehearse=rehearse, half_width=half_width)[0]
+        found, balance = self.planned(what_if, rehearse=rehearse, half_width=half_width)
+        check_affordable(spec, balance, found.ledger)
+        return found
 
     def planned(
         self,
@@ -243,7 +244,7 @@ class Spec:
 
         >>> import synthdp
         >>> planned, balance = synthdp.Spec.load("clinic.yaml").planned()
-        >>> planned.ledger["spent_before"] == balance.epsilon
+        >>> planned.ledger["spent_before"] == balance.together
         True
         """
         from synthdp.ledger.connect import balance_of, check_domain_from, entries_of, other_ids
@@ -522,14 +523,17 @@ class BudgetPlan:
         return cast("Mapping[str, Any] | None", self.facts.get("rehearsal"))
 
     @property
-    def ledger(self) -> Mapping[str, float | None]:
+    def ledger(self) -> Mapping[str, Any]:
         """Epsilon of this dataset in the ledger: `spent_before`, `spent_after` and `cap`.
+
+        Also the `rule` by which its runs count together, and what a Gaussian filter counts of this
+        one: `mu` and `lost`.
 
         >>> import synthdp
         >>> synthdp.Spec.load("clinic.yaml").plan().ledger["cap"]
         9.0
         """
-        return cast("Mapping[str, float | None]", self.facts["ledger"])
+        return cast("Mapping[str, Any]", self.facts["ledger"])
 
     def to_json(self) -> dict[str, Any]:
         """The object that `synthdp plan --json` prints.

@@ -46,19 +46,24 @@ def render(*parts: object) -> str:
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()).rstrip()
 
 
+def _ledger_line(ledger: Mapping[str, Any]) -> str:
+    """What the ledger has before and after a release, its cap, and the rule that it goes by."""
+    cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}, by {ledger['rule']}"
+    return f"{ledger['spent_before']:.4g} spent before, {ledger['spent_after']:.4g} after, {cap}"
+
+
 def plan_text(facts: Mapping[str, Any]) -> str:
     """A plan as text, with other budgets and a rehearsal where they were asked for."""
     spends = []
     for s in facts["spends"]:
         share, alone = f"{s['share']:.0%}", f"{s['epsilon_alone']:.3f}"
         spends.append((s["purpose"], share, alone, s["mechanism"], ", ".join(s["serves"])))
-    ledger, expected = facts["ledger"], facts["expected"]
-    cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}"
+    expected = facts["expected"]
     parts: list[object] = [
         say_of_plan("plan_head", facts=facts),
         Rows(["spend", "part", "epsilon alone", "mechanism", "serves"], spends, numbers=[1, 2]),
         "(parts of the cost add up, as in the reports; what each costs alone does not)",
-        f"ledger: {ledger['spent_before']:g} spent before, {ledger['spent_after']:g} after, {cap}",
+        f"ledger: {_ledger_line(facts['ledger'])}",
         f"expected: about {expected['cpu_seconds']:g} CPU seconds and {expected['memory_mb']} MB"
         " for measuring, fitting and sampling",
         *quality_lines(facts["quality"]),
@@ -97,8 +102,6 @@ def linked_plan_text(facts: Mapping[str, Any]) -> str:
         )
         for s in facts["spends"]
     ]
-    ledger = facts["ledger"]
-    cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}"
     return "\n".join(
         map(
             render,
@@ -108,8 +111,7 @@ def linked_plan_text(facts: Mapping[str, Any]) -> str:
                 "(noise: standard deviation in each cell, in rows of the look; of pairs about,"
                 " where all have the same; of those chosen later for one table alone)",
                 say_of_plan("score_noise", noise=facts["score_noise"]),
-                f"ledger: {ledger['spent_before']:g} spent before, {ledger['spent_after']:g} after,"
-                f" {cap}",
+                f"ledger: {_ledger_line(facts['ledger'])}",
                 f"writes {many(facts['persons'], 'person')} with their visits, in"
                 f" {many(len(facts['files']), 'file')}",
                 *(f"warning: {w}" for w in facts["warnings"]),
@@ -384,17 +386,16 @@ def plan_cards(facts: Mapping[str, Any]) -> str:
     from synthdp.report.sections import ReportTable
     from synthdp.report.verdicts import Verdict
 
-    ledger, expected = facts["ledger"], facts["expected"]
-    cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}"
+    expected = facts["expected"]
+    before, after, *rest = _ledger_line(facts["ledger"]).split(", ", 2)
     allowed = f"of {facts['epsilon']:g} allowed, at delta {facts['delta']:g}"
     seconds, tv1 = f"{expected['cpu_seconds']:g} CPU seconds", f"{facts['quality']['tv1']:.2g}"
     cost = f"and {expected['memory_mb']} MB, for measuring, fitting and sampling"
     quality = "mean total variation of single columns, by public facts and the planned noise"
-    after, before = (f"{ledger[when]:g}" for when in ("spent_after", "spent_before"))
     neighbours = f"{allowed}; {facts['adjacency']} neighbours"
     cards = [
         Verdict("Guarantee", f"epsilon {facts['epsilon_spent']:.4f}", neighbours),
-        Verdict("Ledger", f"{after} after this release", f"{before} before, {cap}"),
+        Verdict("Ledger", f"{after} this release", ", ".join([before, *rest])),
         Verdict("Expected cost", seconds, cost),
         Verdict("Expected quality", f"TV1 about {tv1}", quality),
     ]

@@ -83,9 +83,11 @@ class Expected(Model):
 class Certificate(Model):
     """All facts of a certificate. Numbers are upper bounds.
 
-    `advantage` is delta at epsilon 0, and `balance` what all releases of the dataset had reserved
-    with this one. `epsilon`, the groups and the profile are of the whole plan. `epsilon_spent` is
-    composed from the charges alone: it describes this outcome and is no bound for the run.
+    `advantage` is delta at epsilon 0, `balance` what all releases of the dataset had reserved with
+    this one, added up, and `filtered` the epsilon to which a Gaussian filter brings them at the
+    cap's delta, where it is the rule. `epsilon`, the groups and the profile are of the whole plan.
+    `epsilon_spent` is composed from the charges alone: it describes this outcome and is no bound
+    for the run.
     """
 
     format: int
@@ -112,6 +114,7 @@ class Certificate(Model):
     amended: tuple[str, ...] = ()
     cap: tuple[float, float] | None
     balance: tuple[float, float] | None = None
+    filtered: float | None = None
     expected: Expected | None = None
     publication: Publication | None = None
     contact: str | None = None
@@ -164,8 +167,7 @@ def certify(
         scores: released scores of the table on real rows, where the spec has them charged.
         balance: of the dataset when the run had reserved; None before.
     """
-    charges = charges_of(entries)
-    unit, privacy = spec.dataset.privacy_unit, spec.privacy
+    charges, unit, privacy = charges_of(entries), spec.dataset.privacy_unit, spec.privacy
     return Certificate(
         format=FORMAT,
         dataset=spec.dataset.id,
@@ -191,6 +193,7 @@ def certify(
         amended=amended_of(entries),
         cap=(privacy.cap.epsilon, privacy.cap.delta) if privacy.cap else None,
         balance=(balance["epsilon"], balance["delta"]) if balance else None,
+        filtered=balance.get("together") if balance else None,
         expected=next((e.body.get("expected") for e in entries if e.kind == "reserve"), None),
         publication=spec.publication,
         contact=spec.dataset.contact,

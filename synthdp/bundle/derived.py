@@ -167,7 +167,12 @@ def public_content(bundle: Bundle) -> PublicContent:
             description=spec.dataset.description,
             licence=spec.dataset.licence,
             day=bundle.day,
-            budget=budget_left(spec.privacy.epsilon, balance["epsilon"], balance["cap_epsilon"]),
+            budget=budget_left(
+                spec.privacy.epsilon,
+                balance["epsilon"],
+                balance["cap_epsilon"],
+                balance.get("together"),
+            ),
         ),
         effects=read_text(bundle.folder / EFFECTS),
         profile=[(float(p["epsilon"]), float(p["delta"])) for p in bundle.profile["points"]],

@@ -6,7 +6,6 @@ Everything that came out of rows must be `Released`, with receipts of charges in
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,7 +90,7 @@ def _write_all(
         signer=signer.identity if signer else None,
         audit=content.audit,
         scores=content.scores.value if content.scores else (),
-        balance=asdict(balance),
+        balance=balance.to_json(),
     )
     steps.begin(tabling)
     frame = content.synthetic.value
@@ -101,7 +100,7 @@ def _write_all(
     _write_model(draft, content.model.value)
     steps.begin(describing)
     told = [e.to_json() for e in entries]
-    ledger = {"run": content.run, "balance": asdict(balance), "entries": told}
+    ledger = {"run": content.run, "balance": balance.to_json(), "entries": told}
     graph = content.graph.value if isinstance(content.graph, Released) else content.graph
     found = {"validation": content.validation.value.to_json()} if content.validation else {}
     write_text(draft / "spec.yaml", spec_yaml(spec))

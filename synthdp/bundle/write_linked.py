@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +98,7 @@ def write_linked(
     entries = check_paid(content.run, planned, receipts, ledger)
     check_target(folder, force=force)
     spec, plan = public_linked(content.spec), content.plan
-    balance = asdict(balance_at_reservation(ledger.entries(), content.run))
+    balance = balance_at_reservation(ledger.entries(), content.run).to_json()
     facts = certify_linked(
         spec,
         plan,

@@ -1,19 +1,21 @@
 """What each dataset has spent, on what and by whom, against its cap: as facts, text and a picture.
 
-Reservations of a dataset add up (`ledger.ledger` has the proof), so that each begins where the one
-before it ended: the picture is a waterfall. Everything here is public or the steward's own;
-nothing comes out of rows.
+Reservations of a dataset add up, or count by a Gaussian filter (`ledger.ledger` and `ledger.filter`
+have the proofs), so that each begins where the one before it ended: the picture is a waterfall.
+Everything here is public or the steward's own; nothing comes out of rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, pairwise
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from synthdp.api.text import Rows, render
 from synthdp.drawing.charts import COOL, FAINT, HOT, INK, frame, label, line, shortened
 from synthdp.errors import BudgetError, printable
+from synthdp.ledger.entries import Balance, Entry, balance_of_entries
 from synthdp.ledger.ledger import Ledger
 from synthdp.spec import addresses
 
@@ -42,11 +44,14 @@ def budget_facts(book: Ledger, dataset: str | None) -> list[dict[str, Any]]:
 
 def _dataset_facts(book: Ledger, name: str) -> dict[str, Any]:
     entries, balance = book.entries(dataset=name), book.balance(name)
-    runs, units = list[dict[str, Any]](), set[str]()
+    runs, units, reserved = list[dict[str, Any]](), set[str](), list[Entry]()
     for entry in entries:
         if entry.kind != "reserve":
             continue
         own = [other for other in entries if other.run == entry.run]
+        reserved.append(entry)
+        until = balance_of_entries(name, reserved)
+        until = replace(until, cap_epsilon=balance.cap_epsilon, cap_delta=balance.cap_delta)
         runs.append(
             {
                 "run": entry.run,
@@ -54,6 +59,7 @@ def _dataset_facts(book: Ledger, name: str) -> dict[str, Any]:
                 "by": entry.body.get("by") or "not stated",
                 "epsilon": entry.body["epsilon"],
                 "delta": entry.body["delta"],
+                "together": until.together,
                 "on": [e.body["purpose"] for e in own if e.kind == "charge"],
                 "settled": any(e.kind == "settle" for e in own),
             }
@@ -65,9 +71,25 @@ def _dataset_facts(book: Ledger, name: str) -> dict[str, Any]:
         "delta": balance.delta,
         "cap_epsilon": balance.cap_epsilon,
         "cap_delta": balance.cap_delta,
+        "together": balance.together,
+        "rule": balance.rule,
+        "room": _room(balance, reserved[-1].body) if reserved else None,
         "runs": runs,
         "units": sorted(units),
     }
+
+
+def _room(balance: Balance, last: Mapping[str, Any]) -> int | None:
+    """How many runs more like the `last` one the filter admits, up to 999; None where it is not the
+    rule.
+    """
+    if not balance.mu or "mu" not in last:
+        return None
+    for runs in range(999):
+        balance = balance.after(last["epsilon"], last["delta"], (last["mu"], last["lost"]))
+        if balance.over:
+            return runs
+    return 999
 
 
 def budget_text(facts: Sequence[Facts]) -> str:
@@ -87,23 +109,29 @@ def _dataset_text(data: Facts) -> str:
     if (left := _left(data)) is not None:
         rows.append(("", "left", f"{left:.4g}", f"{data['cap_epsilon']:.4g}", "", ""))
     header = ("reserved", "by", "epsilon", "together", "run", "on")
-    cap = "" if data["cap_delta"] is None else f" of {data['cap_delta']:g}"
+    cap = "" if data["cap_delta"] is None else f" of {data['cap_delta']:g}, by addition"
     headline = f"{_headline(data)}; delta {data['delta']:g}{cap}"
+    if data["room"] is not None:
+        more = "999 or more" if data["room"] == 999 else data["room"]
+        headline = (
+            f"{_headline(data)}, by {data['rule']} at delta {data['cap_delta']:g};"
+            f" epsilons add up to {data['epsilon']:g}; room for {more} more like the last"
+        )
     return "\n".join([headline, render(Rows(header, rows, numbers=[2, 3])), *_warnings(data)])
 
 
 def _headline(data: Facts) -> str:
     left = _left(data)
     cap = ", no cap" if left is None else f", of {data['cap_epsilon']:g}, {left:.4g} left"
-    return f"{data['dataset']}: epsilon {data['epsilon']:g} spent{cap}"
+    return f"{data['dataset']}: epsilon {data['together']:.4g} spent{cap}"
 
 
 def _ends(data: Facts) -> list[float]:
-    return list(accumulate((run["epsilon"] for run in data["runs"]), initial=0.0))
+    return [0.0, *(run["together"] for run in data["runs"])]
 
 
 def _left(data: Facts) -> float | None:
-    return None if data["cap_epsilon"] is None else max(data["cap_epsilon"] - data["epsilon"], 0.0)
+    return None if data["cap_epsilon"] is None else max(data["cap_epsilon"] - data["together"], 0.0)
 
 
 def _warnings(data: Facts) -> list[str]:
@@ -113,7 +141,7 @@ def _warnings(data: Facts) -> list[str]:
             f"warning: runs protect different units ({'; '.join(data['units'])}); their sum bounds"
             " only what all of them protect"
         )
-    if data["cap_epsilon"] is not None and data["epsilon"] > data["cap_epsilon"] * (1 + 1e-9):
+    if data["cap_epsilon"] is not None and data["together"] > data["cap_epsilon"] * (1 + 1e-9):
         found.append("warning: more is spent than the cap allows; the cap was lowered afterwards")
     return found
 
@@ -142,7 +170,7 @@ def budget_svg(facts: Sequence[Facts]) -> str:
 
 
 def _waterfall(data: Facts, y: float) -> tuple[list[str], float]:
-    unit = WIDTH / (max(data["epsilon"], data["cap_epsilon"] or 0.0) or 1.0)
+    unit = WIDTH / (max(data["together"], data["cap_epsilon"] or 0.0) or 1.0)
     out = [label(14, y, _headline(data), size=15, bold=True)]
     top, left = y + 10, _left(data)
 
@@ -167,7 +195,7 @@ def _waterfall(data: Facts, y: float) -> tuple[list[str], float]:
             out.append(line(at, y - 8, at, y + ROW + 8, colour=FAINT, width=0.8))
     if left is not None:
         y, cap = y + ROW, LEFT + data["cap_epsilon"] * unit
-        row("left", data["epsilon"], left, "none", FAINT, f"{left:.4g}")
+        row("left", data["together"], left, "none", FAINT, f"{left:.4g}")
         out.append(line(cap, top, cap, y + 14, colour=HOT, width=2))
         named = f"cap {data['cap_epsilon']:g}"
         out.append(label(cap, y + 28, named, anchor="middle", size=11, colour=HOT))

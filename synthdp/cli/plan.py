@@ -65,13 +65,13 @@ def plan(
         with working():
             facts, balance = planned_linked(linked, spec)
         show(facts, as_json=as_json, text=lambda: linked_plan_text(facts))
-        check_affordable(as_one(linked), balance)
+        check_affordable(as_one(linked), balance, facts["ledger"])
         return
     loaded = Spec.load(spec)
     with working():
         planned, balance = loaded.planned(epsilons, rehearse=rehearse, half_width=half_width)
     show(planned, as_json=as_json)
-    check_affordable(loaded.content, balance)
+    check_affordable(loaded.content, balance, planned.ledger)
 
 
 def _epsilons(listed: str, option: str) -> list[float]:

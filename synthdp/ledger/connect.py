@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from synthdp.errors import BUDGET, BudgetError, VerifyError, WrongTableError, budget_note
-from synthdp.ledger.entries import Balance, Entry, check_first
+from synthdp.ledger.entries import Balance, Bound, Entry, check_first
 from synthdp.spec import addresses
 from synthdp.spec.model import IdUnit, PrivacyUnit, ReleaseSpec
 
@@ -153,13 +154,36 @@ def _check_not_left_behind(spec: ReleaseSpec, file: Path) -> None:
         )
 
 
-def check_affordable(spec: ReleaseSpec, balance: Balance) -> None:
-    """Refuse early what the ledger would refuse later; the reservation itself decides.
+def check_affordable(spec: ReleaseSpec, balance: Balance, facts: Mapping[str, Any]) -> None:
+    """Refuse early what the ledger would refuse later, by the `ledger_facts` of the plan; the
+    reservation itself decides.
 
     Raises:
         BudgetError: the cap does not allow the spec's budget.
     """
-    check_first(balance, epsilon=spec.privacy.epsilon, delta=spec.privacy.delta, cap=cap_of(spec))
+    privacy = spec.privacy
+    bound = math.inf if facts["mu"] is None else facts["mu"], facts["lost"]
+    check_first(
+        balance, epsilon=privacy.epsilon, delta=privacy.delta, cap=cap_of(spec), bound=bound
+    )
+
+
+def ledger_facts(spec: ReleaseSpec, balance: Balance, bound: Bound) -> dict[str, Any]:
+    """Epsilon of the dataset before and after a run of this `bound`, by which `rule`; its cap; and
+    the bound, `mu` being None where there is none.
+    """
+    cap, privacy = cap_of(spec), spec.privacy
+    if balance.cap_epsilon is None and cap is not None:
+        balance = replace(balance, cap_epsilon=cap[0], cap_delta=cap[1])
+    after = balance.after(privacy.epsilon, privacy.delta, bound)
+    return {
+        "spent_before": balance.together,
+        "spent_after": after.together,
+        "cap": balance.cap_epsilon,
+        "rule": after.rule,
+        "mu": bound[0] if math.isfinite(bound[0]) else None,
+        "lost": bound[1],
+    }
 
 
 def steward_name() -> str:

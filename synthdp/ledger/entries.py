@@ -7,8 +7,8 @@ the ledger with a bundle that was published from it (`missing`), since a bundle 
 entries.
 
 `Balance` is what a dataset has spent and may spend, and `check_first` whether a reservation fits:
-the filter of the proof in `ledger.ledger`. It stands here, apart from the database, so that a plan
-where there is no ledger yet need not import the database's library.
+the filters of the proofs in `ledger.ledger` and `ledger.filter`. It stands here, apart from the
+database, so that a plan where there is no ledger yet need not import the database's library.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 from synthdp.errors import BudgetError, OutputError, VerifyError, printable
+from synthdp.ledger.filter import FOR_LOST, gaussian_delta, gaussian_epsilon, pure_mu
 
 GENESIS = "0" * 64
 # Which process has a run, which values it uses, and what was decided on it afterwards: a bundle
@@ -164,17 +165,68 @@ def check_said(what: str, text: str, *, longest: int) -> None:
 
 
 TOLERANCE = 1e-9  # caps are decimal fractions; 0.1 + 0.2 must fit a cap of 0.3
+Bound = tuple[float, float]
+"""`mu` and `lost` of a run's plan (`ledger.filter`)."""
 
 
 @dataclass(frozen=True)
 class Balance:
-    """What a dataset has spent and may spend; `cap_*` are None where no cap was set."""
+    """What a dataset has spent and may spend; `cap_*` are None where no cap was set.
+
+    `epsilon` and `delta` are sums. `mu` and `lost` are those of all runs together by the Gaussian
+    filter (`ledger.filter`): `mu` is 0 where no run has fixed the rule yet, and None where sums
+    count.
+    """
 
     dataset: str
     epsilon: float
     delta: float
     cap_epsilon: float | None
     cap_delta: float | None
+    mu: float | None = 0.0
+    lost: float = 0.0
+
+    @property
+    def together(self) -> float:
+        """Epsilon of all runs together, by the rule that holds for them; by the filter at the delta
+        of the cap.
+        """
+        if not self.mu or self.cap_delta is None:
+            return self.epsilon
+        return gaussian_epsilon(self.mu, (1 - FOR_LOST) * self.cap_delta)
+
+    @property
+    def rule(self) -> str:
+        """The rule, in words."""
+        return "a Gaussian filter" if self.mu else "addition"
+
+    @property
+    def over(self) -> Literal["epsilon", "delta"] | None:
+        """Which part of the cap is passed, if any."""
+        if self.cap_epsilon is None or self.cap_delta is None:
+            return None
+        epsilon, delta = (cap * (1 + TOLERANCE) for cap in (self.cap_epsilon, self.cap_delta))
+        passed = self.epsilon > epsilon, self.delta > delta
+        if self.mu:
+            tail = gaussian_delta(epsilon, self.mu)
+            passed = tail > (1 - FOR_LOST) * delta, self.lost > FOR_LOST * delta
+        return "epsilon" if passed[0] else "delta" if passed[1] else None
+
+    def after(self, epsilon: float, delta: float, bound: Bound | None) -> Balance:
+        """With one run more, of this `bound`; the first run of a dataset fixes the rule."""
+        spent = replace(self, epsilon=self.epsilon + epsilon, delta=self.delta + delta, mu=None)
+        if self.mu is None or (self.mu == 0 and (bound is None or self.cap_epsilon is None)):
+            return spent
+        mu, lost = bound or (pure_mu(epsilon), delta)
+        filtered = replace(spent, mu=math.hypot(self.mu, mu), lost=self.lost + lost)
+        return spent if self.mu == 0 and filtered.over else filtered
+
+    def to_json(self) -> dict[str, Any]:
+        """As a bundle publishes it: with what the filter has, where that is the rule."""
+        told = asdict(self)
+        if not told.pop("mu"):
+            return {name: value for name, value in told.items() if name != "lost"}
+        return told | {"mu": self.mu, "together": self.together}
 
 
 def balance_of_entries(dataset: str, entries: Sequence[Entry]) -> Balance:
@@ -183,7 +235,14 @@ def balance_of_entries(dataset: str, entries: Sequence[Entry]) -> Balance:
     reserved = [e.body for e in entries if e.kind == "reserve"]
     cap = caps[-1] if caps else {"epsilon": None, "delta": None}
     spent = [math.fsum(b[name] for b in reserved) for name in ("epsilon", "delta")]
-    return Balance(dataset, spent[0], spent[1], cap["epsilon"], cap["delta"])
+    mu, lost = None, 0.0
+    if not reserved or "mu" in reserved[0]:
+        bounds = [
+            (b["mu"], b["lost"]) if "mu" in b else (pure_mu(b["epsilon"]), b["delta"])
+            for b in reserved
+        ]
+        mu, lost = math.hypot(*(own for own, _ in bounds)), math.fsum(own for _, own in bounds)
+    return Balance(dataset, spent[0], spent[1], cap["epsilon"], cap["delta"], mu, lost)
 
 
 def balance_at_reservation(entries: Sequence[Entry], run: str) -> Balance:
@@ -200,12 +259,19 @@ def balance_at_reservation(entries: Sequence[Entry], run: str) -> Balance:
 
 
 def check_first(
-    balance: Balance, *, epsilon: float, delta: float, cap: tuple[float, float] | None
-) -> None:
-    """Check that a ledger of this `balance` would accept (epsilon, delta) now.
+    balance: Balance,
+    *,
+    epsilon: float,
+    delta: float,
+    cap: tuple[float, float] | None,
+    bound: Bound | None = None,
+) -> Balance:
+    """Check that a ledger of this `balance` would accept a run of (epsilon, delta) now; returns
+    what the balance then is.
 
-    It is the filter of the ledger's proof, and the agreement of spec and ledger on the cap.
-    `cap` is the spec's, and becomes the dataset's where there was none.
+    It is the filter of the ledger's proofs, and the agreement of spec and ledger on the cap.
+    `cap` is the spec's, and becomes the dataset's where there was none. `bound` is what the
+    Gaussian filter needs to know of the run's plan; without it, it assumes the worst.
 
     Raises:
         BudgetError: it would not.
@@ -218,19 +284,28 @@ def check_first(
             f" the ledger's is epsilon {balance.cap_epsilon:g}, delta {balance.cap_delta:g}",
             hint="correct the spec, or change the ledger's cap with `synthdp budget --set-cap`",
         )
-    for name, need, spent, limit in (
-        ("epsilon", epsilon, balance.epsilon, balance.cap_epsilon),
-        ("delta", delta, balance.delta, balance.cap_delta),
-    ):
-        if limit is not None and spent + need > limit * (1 + TOLERANCE):
-            raise BudgetError(
-                f"{name}: needs {need:g}, {max(limit - spent, 0):.4g} left on dataset"
-                f" {balance.dataset}; cap {limit:g}, spent {spent:g}",
-                hint=(
-                    "lower the spec's budget, or have the data's owner raise the cap with `synthdp"
-                    " budget --set-cap`"
-                ),
-            )
+    later = balance.after(epsilon, delta, bound)
+    if later.over is None:
+        return later
+    name, filtered = later.over, bool(later.mu)
+    need, spent, limit = (
+        (epsilon, balance.together, later.cap_epsilon)
+        if name == "epsilon"
+        else (later.lost - balance.lost, balance.lost, FOR_LOST * (later.cap_delta or 0.0))
+        if filtered
+        else (delta, balance.delta, later.cap_delta)
+    )
+    left = f"{max((limit or 0.0) - spent, 0):.4g} left on dataset {balance.dataset}"
+    if filtered and name == "epsilon":
+        left = f"which makes {later.together:.4g} of all runs of dataset {balance.dataset} together"
+    raise BudgetError(
+        f"{name}: needs {need:g}, {left}; cap {limit:g}, spent {spent:g}"
+        + (", by a Gaussian filter" if filtered else ""),
+        hint=(
+            "lower the spec's budget, or have the data's owner raise the cap with `synthdp"
+            " budget --set-cap`"
+        ),
+    )
 
 
 def check_amounts(*amounts: float) -> None:
@@ -252,7 +327,8 @@ def same_reservation(reservation: Entry, dataset: str, wanted: dict[str, Any]) -
     Raises:
         BudgetError: the run asks for another one.
     """
-    same_body = {**reservation.body, "by": None} == {**wanted, "by": None}
+    free = dict.fromkeys(("by", "mu", "lost"))  # numbers that follow from the plan
+    same_body = {**reservation.body, **free} == {**wanted, **free}
     if reservation.dataset != dataset or not same_body:
         raise BudgetError(
             f"run {reservation.run} already has another reservation, on dataset"

@@ -11,6 +11,9 @@ A run that dies keeps its reservation: a crash costs budget, it never hides it. 
 done again and counts once, so one that was lost on its way back from the database is simply tried
 again.
 
+How reservations of a dataset with a cap are added is fixed by its first one: by the Gaussian filter
+(`ledger.filter`), or as follows. Ledgers that were begun before there was that filter go on so.
+
 Why reservations add up [derived here; it is the filter of Rogers et al., "Privacy Odometers and
 Filters" arXiv:1605.08294, as in the published version (NIPS 2016), for basic composition, with
 parameters that each round may choose]. Claim: whatever the steward asks for in the light of earlier
@@ -45,6 +48,7 @@ fractions, E and D hold up to the factor 1 + `ledger.entries.TOLERANCE`.
 
 from __future__ import annotations
 
+import math
 import secrets
 from typing import Any
 
@@ -55,6 +59,7 @@ from synthdp.ledger import database
 from synthdp.ledger.entries import (
     ANSWERS,
     Balance,
+    Bound,
     Choice,
     Entry,
     balance_of_entries,
@@ -75,7 +80,8 @@ class Ledger:
     >>> _ = ledger.set_cap("patients", epsilon=3, delta=1e-4)
     >>> _ = ledger.reserve("patients", "run-1", epsilon=1, delta=1e-5, cap=None, body={})
     >>> ledger.balance("patients")
-    Balance(dataset='patients', epsilon=1.0, delta=1e-05, cap_epsilon=3, cap_delta=0.0001)
+    Balance(dataset='patients', epsilon=1.0, delta=1e-05, cap_epsilon=3, cap_delta=0.0001,
+    mu=None, lost=0.0)
     >>> ledger.verify_chain()
     """
 
@@ -111,14 +117,20 @@ class Ledger:
         return balance_of_entries(dataset, self.entries(dataset=dataset))
 
     def check(
-        self, dataset: str, *, epsilon: float, delta: float, cap: tuple[float, float] | None
+        self,
+        dataset: str,
+        *,
+        epsilon: float,
+        delta: float,
+        cap: tuple[float, float] | None,
+        bound: Bound | None = None,
     ) -> None:
         """Check that `reserve` would accept now; another run may still be faster.
 
         Raises:
             BudgetError: as `reserve`.
         """
-        check_first(self.balance(dataset), epsilon=epsilon, delta=delta, cap=cap)
+        check_first(self.balance(dataset), epsilon=epsilon, delta=delta, cap=cap, bound=bound)
 
     def verify_chain(self) -> None:
         """Recompute every hash.
@@ -147,19 +159,20 @@ class Ledger:
         delta: float,
         cap: tuple[float, float] | None,
         body: dict[str, Any],
+        bound: Bound | None = None,
     ) -> Entry:
         """Take (epsilon, delta) out of what is left for `dataset`, before any mechanism looks.
 
         `cap` is what the spec declares; it becomes the dataset's cap at the first release and must
-        agree with it later. A run reserves once: a second, equal request returns the reservation
-        that it has.
+        agree with it later. `bound` is of the run's plan, and kept where the Gaussian filter rules.
+        A run reserves once: a second, equal request returns the reservation that it has.
 
         Raises:
             BudgetError: the cap does not allow it, the spec's cap is not the ledger's, earlier
                 releases had other neighbours, or the run has another reservation.
             VerifyError: the ledger was tampered with, so that nobody knows what is left.
         """
-        check_amounts(epsilon, delta, *(cap or ()))
+        check_amounts(epsilon, delta, *(cap or ()), *(b for b in bound or () if b != math.inf))
         wanted = {**body, "epsilon": epsilon, "delta": delta}
         with database.writing(self._engine) as connection:
             book = database.select(connection)
@@ -174,7 +187,9 @@ class Ledger:
                 database.append(
                     connection, dataset, run, "cap", {"epsilon": cap[0], "delta": cap[1]}
                 )
-            check_first(balance, cap=cap, epsilon=epsilon, delta=delta)
+            later = check_first(balance, cap=cap, epsilon=epsilon, delta=delta, bound=bound)
+            if later.mu and bound:
+                wanted |= {"mu": bound[0], "lost": bound[1]}
             return database.append(connection, dataset, run, "reserve", wanted)
 
     def lease(self, dataset: str, run: str) -> Entry:

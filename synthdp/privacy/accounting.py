@@ -15,9 +15,14 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import dp_accounting
+import numpy as np
+import numpy.typing as npt
+from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
+from scipy.special import log_ndtr, ndtr
 
 from synthdp.errors import BudgetError
+from synthdp.ledger.filter import LARGEST_MU, lost_beside
 from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.events.composition import composed, epsilon_for
 from synthdp.privacy.events.kinds import cost_of, kind_of, leaves
@@ -152,3 +157,66 @@ def group_epsilon(
         middle = (low + high) / 2
         low, high = (middle, high) if inflated(middle) > delta else (low, middle)
     return size * high
+
+
+# --- for the filter of a cap ---
+
+
+Floats = npt.NDArray[np.float64]
+
+
+def gaussian_bound(
+    events: Iterable[dp_accounting.DpEvent], *, tail: float, adjacency: Adjacency
+) -> tuple[float, float]:
+    """`mu` and `lost` of all events together, as `ledger.filter` needs them: infinite, and 1, where
+    nothing is known.
+
+    `mu` is the least Gaussian mechanism's whose delta is nowhere, from epsilon 0 on, more than
+    `tail`, and the mass of endless losses, below that of the composition (`_covered` says how that
+    is known between places of the grid [derived here]). `tail` lets it be finite where losses of a
+    sample have heavier tails than any Gaussian's.
+    """
+    total = _remembered(tuple(events), adjacency)
+    if total is None:
+        return math.inf, 1.0
+    laws = [total._pmf_remove] + ([] if total._symmetric else [total._pmf_add])
+    beside = tail + max(float(law._infinity_mass) for law in laws)
+    profiles = [_profile(law.to_dense_pmf(), beside) for law in laws]
+
+    def covers(mu: float) -> bool:
+        return all(_covered(deltas, after, mu) for deltas, after in profiles)
+
+    low, high = 0.0, 0.01
+    while not covers(high):
+        low, high = high, 2 * high
+        if high > LARGEST_MU:
+            return math.inf, 1.0
+    while high - low > 1e-9 * high and high > 1e-6:
+        middle = (low + high) / 2
+        low, high = (low, middle) if covers(middle) else (middle, high)
+    return high, lost_beside(high, beside)
+
+
+def _profile(law: pld_pmf.DensePLDPmf, beside: float) -> tuple[Floats, Floats]:
+    """By how much delta is above `beside`, at places of the grid from epsilon 0 on where it is, and
+    the places after these.
+    """
+    mass = np.maximum(np.asarray(law._probs, dtype=np.float64), 0.0)
+    first = max(0, -law._lower_loss)  # at a loss of zero, or above
+    mass = np.pad(mass[first:], (max(0, law._lower_loss), 1))
+    losses = np.arange(len(mass)) * law._discretization
+    above, below = (
+        np.cumsum(m[::-1])[::-1] - m for m in (mass, mass * np.exp(-np.minimum(losses, 700.0)))
+    )
+    deltas = law._infinity_mass + above - np.exp(np.minimum(losses, 700.0)) * below - beside
+    return deltas[deltas > 0], (losses + law._discretization)[deltas > 0]
+
+
+def _covered(deltas: Floats, after: Floats, mu: float) -> bool:
+    """Whether the Gaussian's delta is nowhere below.
+
+    Both fall. So from one epsilon of the grid to the next, one is at most what it is at the first,
+    and the other at least what it is at the second.
+    """
+    gaussian = ndtr(mu / 2 - after / mu) - np.exp(after + log_ndtr(-mu / 2 - after / mu))
+    return bool((deltas <= gaussian).all())

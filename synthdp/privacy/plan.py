@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -18,6 +18,7 @@ import dp_accounting
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from synthdp.errors import BudgetError
+from synthdp.ledger.entries import Bound
 from synthdp.privacy import accounting
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.events.base import Adjacency
@@ -208,6 +209,11 @@ class ReleasePlan:
         """Epsilon of all spends together at the plan's delta; never above `epsilon`."""
         return accounting.epsilon(self.events, delta=self.delta, adjacency=self.adjacency)
 
+    @cached_property
+    def bound(self) -> Bound:
+        """What the Gaussian filter of the ledger needs to know of all spends, used or not."""
+        return bound_of(self.events, delta=self.delta, adjacency=self.adjacency)
+
     def epsilon_of(self, spend: PlannedPurpose) -> float:
         """Epsilon of one spend alone at the plan's delta (the parts sum to more than the whole)."""
         return accounting.epsilon(
@@ -309,6 +315,13 @@ def needed(mechanism: M | None, purpose: str) -> M:
     if mechanism is None:
         raise BudgetError(f"{purpose!r} is not in the plan")
     return mechanism
+
+
+def bound_of(
+    events: Sequence[dp_accounting.DpEvent], *, delta: float, adjacency: Adjacency
+) -> Bound:
+    """`mu` and `lost` of planned events; a thousandth of the run's `delta` is for tails."""
+    return accounting.gaussian_bound(events, tail=1e-3 * delta, adjacency=adjacency)
 
 
 def spends_digest(spends: Iterable[Spend]) -> str:

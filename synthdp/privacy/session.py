@@ -266,6 +266,12 @@ def _check_reserved(plan: ReleasePlan, ledger: Ledger, *, dataset: str, run: str
             f" {plan.delta:g}; run {run} reserved epsilon {reserved['epsilon']:g}, delta"
             f" {reserved['delta']:g}"
         )
+    # 1e-6: relative, of what another machine computed
+    if "mu" in reserved and any(
+        own > kept * (1 + 1e-6)
+        for own, kept in zip(plan.bound, (reserved["mu"], reserved["lost"]), strict=True)
+    ):
+        raise BudgetError(f"the plan costs more than the mu and the lost mass of run {run} say")
 
 
 def _check_unsettled(lease: Lease, run: str, purpose: str) -> None:

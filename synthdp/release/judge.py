@@ -491,6 +491,7 @@ def _budget(job: Job) -> Budget:
         group_epsilons=plan.group_epsilons,
         cap_epsilon=balance.cap_epsilon,
         dataset_spent=balance.epsilon,
+        filtered=balance.together if balance.mu else None,
         search=(found.epsilon, found.delta) if found else None,
     )
 

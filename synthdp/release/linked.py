@@ -38,10 +38,10 @@ from synthdp.inference.visit_effects import check_queries, effects_json
 from synthdp.ledger.connect import (
     balance_of,
     budget_noted,
-    cap_of,
     check_affordable,
     check_domain_from,
     entries_of,
+    ledger_facts,
     open_ledger,
     other_ids,
 )
@@ -176,7 +176,7 @@ def release_linked(
             }
             warn([*expected["warnings"], *linked_traps(spec)])
             ledger = open_ledger(one, spec_path)
-            check_affordable(one, ledger.balance(spec.dataset.id))
+            check_affordable(one, ledger.balance(spec.dataset.id), expected["ledger"])
         folder = run_folder.start(out, spec_path, text, command=run_folder.RELEASE, force=force)
         job = LinkedJob(
             spec=one,
@@ -408,19 +408,13 @@ def linked_facts(
             | {"share": part, "view": look.view, "rows_of_a_person": look.rows}
             | {"tables": tables or None, "noise": noise}
         )
-    cap = (
-        balance.cap_epsilon
-        if balance.cap_epsilon is not None
-        else (cap_of(as_one(spec)) or [None])[0]
-    )
-    spent = {"spent_before": balance.epsilon, "spent_after": balance.epsilon + spec.privacy.epsilon}
     files, expected = [*linked_files(spec), "SHA256SUMS"], expected_noise(spec, plan)
     return facts | {
         "dataset": spec.dataset.id,
         "spends": spends,
         "at_most": spec.dataset.visits.at_most,
         "persons": persons_of(spec),
-        "ledger": spent | {"cap": cap},
+        "ledger": ledger_facts(as_one(spec), balance, plan.bound),
         "score_noise": expected,
         "files": files,
         "warnings": [*linked_traps(spec), *_doubtful(spec, expected)],

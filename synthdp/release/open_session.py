@@ -83,6 +83,7 @@ def open_session(
             delta=privacy.delta,
             cap=connect.cap_of(spec),
             body=body,
+            bound=job.plan.bound,
         )
     elif reserved.get("plan_sha256") != digest or "published_sha256" not in reserved:
         raise BudgetError(
@@ -191,6 +192,7 @@ def own_job(
             epsilon=spec.privacy.epsilon,
             delta=spec.privacy.delta,
             cap=connect.cap_of(spec),
+            bound=plan.bound,
         )
     return Job(
         spec,

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from synthdp.errors import BudgetError
-from synthdp.ledger.connect import cap_of
+from synthdp.ledger.connect import ledger_facts
 from synthdp.ledger.entries import Balance
 from synthdp.report.prose import say_of_plan
 from synthdp.spec.checks.checks import traps
@@ -59,17 +59,13 @@ def plan_facts(
         from synthdp.audit.folder import attack_power
 
         power = attack_power(spec, Domain.from_spec(spec.columns), plan)
-    rows, cap = spec.sampling.rows or spec.dataset.rows.value, balance.cap_epsilon
+    rows = spec.sampling.rows or spec.dataset.rows.value
     estimands = played_estimands(spec, Domain.from_spec(spec.columns), plan)
     drawn = say_of_plan("many_rows", rows=rows)
     costs = {"expected": _expected(spec, plan), "attack": power.to_json() if power else None}
     return _planned_spends(plan) | {
         "dataset": spec.dataset.id,
-        "ledger": {
-            "spent_before": balance.epsilon,
-            "spent_after": balance.epsilon + spec.privacy.epsilon,
-            "cap": (cap_of(spec) or (None,))[0] if cap is None else cap,
-        },
+        "ledger": ledger_facts(spec, balance, plan.bound),
         "expected": costs["expected"],
         "quality": quality.to_json(),
         "estimands": estimands,

@@ -120,7 +120,7 @@ def release(
             if not accept_refusals:
                 check_answered(expected["estimands"])
             ledger = open_ledger(spec, spec_path)
-            check_affordable(spec, ledger.balance(spec.dataset.id))
+            check_affordable(spec, ledger.balance(spec.dataset.id), expected["ledger"])
         folder = run_folder.start(out, spec_path, text, command=run_folder.RELEASE, force=force)
         job = Job(spec, domain, plan, ledger, folder, out, audit, given, signer, expected)
         with dropped_if_unpaid(job, afterwards.how_to("resume", spec, out)):

@@ -477,8 +477,9 @@ def shares(alone: Sequence[float], *, delta: float) -> list[float]:
     return [square / total for square in squares]
 
 
-def budget_left(took: float, spent: float, cap: float | None) -> str:
-    """What is left of a table's budget, where a release took `took` of the `spent` epsilon.
+def budget_left(took: float, spent: float, cap: float | None, filtered: float | None = None) -> str:
+    """What is left of a table's budget, where a release took `took` of the `spent` epsilon; all are
+    `filtered` together where a Gaussian filter is the rule.
 
     >>> budget_left(1, 2, 3)
     'epsilon 1 of 3 is left: this release took 1, all so far took 2'
@@ -489,6 +490,12 @@ def budget_left(took: float, spent: float, cap: float | None) -> str:
         return (
             f"no cap: this release took epsilon {took:.4g}, all so far took {spent:.4g}, and more"
             " may be taken"
+        )
+    if filtered is not None:
+        return (
+            f"epsilon {max(cap - filtered, 0.0):.4g} of {cap:.4g} is left: this release alone took"
+            f" {took:.4g}, all so far come to {filtered:.4g} by a Gaussian filter at the cap's"
+            f" delta, and add up to {spent:.4g}"
         )
     return (
         f"epsilon {max(cap - spent, 0.0):.4g} of {cap:.4g} is left: this release took {took:.4g},"

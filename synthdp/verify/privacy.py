@@ -18,10 +18,10 @@ from synthdp.bundle.certificate import (
 from synthdp.bundle.content import sha256
 from synthdp.bundle.derived import BY_SPEC
 from synthdp.bundle.descriptions import public_spec
-from synthdp.ledger.entries import GENESIS, Entry
+from synthdp.ledger.entries import GENESIS, Balance, Entry
 from synthdp.privacy import accounting
 from synthdp.privacy.events.kinds import kind_of
-from synthdp.privacy.plan import GROUP_SIZES, Spend
+from synthdp.privacy.plan import GROUP_SIZES, Spend, bound_of
 from synthdp.privacy.private import Receipt
 from synthdp.spec.amendment import CHANGEABLE
 from synthdp.spec.load.loader import parse_spec
@@ -29,6 +29,7 @@ from synthdp.spec.model import ReleaseSpec
 from synthdp.verify.reader import VERIFY, Reader, event_problems, wrong
 from synthdp.verify.rewritten import score_problems
 
+FILTERED, CAPS = ("mu", "lost", "together"), ("cap_epsilon", "cap_delta")  # of a balance
 # May be larger, by an earlier accountant.
 BOUNDS = ("epsilon", "epsilon_spent", "advantage", "purposes")
 
@@ -58,7 +59,11 @@ def check_ledger(reader: Reader) -> Iterator[str]:
     reader.entries = [] if excess else entries
     yield from (f"{name}: {p}" for p in _chain_problems(entries, content["run"], spec.dataset.id))
     yield from (f"{name}: {p}" for p in _run_problems(entries, spec))
-    yield from (f"{name}: {p}" for p in _balance_problems(content.get("balance", {}), spec))
+    reserved = next((e.body for e in entries if e.kind == "reserve"), {})
+    told, filtered = content.get("balance", {}), "mu" in reserved
+    yield from (f"{name}: {p}" for p in _balance_problems(told, spec, filtered=filtered))
+    if filtered and "mu" in told:
+        yield from (f"{name}: {p}" for p in _filter_problems(told, reserved))
     told = [e.body.get("published_sha256") for e in entries if e.kind in ("reserve", "amend")]
     if told[-1:] != [sha256(reader.folder / "spec.yaml")]:
         yield (
@@ -115,12 +120,15 @@ def _run_problems(entries: Sequence[Entry], spec: ReleaseSpec) -> Iterator[str]:
         yield "the reservation is not the spec's epsilon and delta"
 
 
-def _balance_problems(stated: dict[str, Any], spec: ReleaseSpec) -> Iterator[str]:
+def _balance_problems(
+    stated: dict[str, Any], spec: ReleaseSpec, *, filtered: bool
+) -> Iterator[str]:
     """How the dataset's stated balance cannot be that of the moment when the run reserved. What
     other runs took stands in the publisher's ledger alone.
     """
     own, cap = spec.privacy, spec.privacy.cap
-    if set(stated) != {"dataset", "epsilon", "delta", "cap_epsilon", "cap_delta"}:
+    fields = {"dataset", "epsilon", "delta", "cap_epsilon", "cap_delta"}
+    if set(stated) != fields | ({*FILTERED} if filtered else set()):
         yield "the balance has not the fields of one"
         return
     if stated["dataset"] != spec.dataset.id:
@@ -133,10 +141,27 @@ def _balance_problems(stated: dict[str, Any], spec: ReleaseSpec) -> Iterator[str
             continue
         if spent < took * (1 - VERIFY.tolerance):
             yield f"the balance says that all runs took {name} {spent:g}, and this one {took:g}"
-        if limit is not None and spent > limit * (1 + VERIFY.tolerance):
+        if not filtered and limit is not None and spent > limit * (1 + VERIFY.tolerance):
             yield f"the balance says that {name} {spent:g} was taken of {limit:g}"
         if cap is not None and limit != getattr(cap, name):
             yield f"the balance has another cap on {name} than the spec"
+
+
+def _filter_problems(stated: dict[str, Any], reserved: dict[str, Any]) -> Iterator[str]:
+    """How what the Gaussian filter counted of all runs cannot be so, or passes the cap."""
+    amounts: list[Any] = [*map(reserved.get, FILTERED[:2]), *map(stated.get, (*FILTERED, *CAPS))]
+    if not all(type(n) in (int, float) and 0 < n < math.inf for n in amounts):
+        yield "the balance, or the reservation, has something else than amounts for the filter"
+        return
+    for name in FILTERED[:2]:
+        if stated[name] < reserved[name] * (1 - VERIFY.tolerance):
+            yield f"the balance says that all runs took {name} {stated[name]:g}, and this one more"
+    whole = Balance(**{k: v for k, v in stated.items() if k != "together"})
+    if whole.over or not _same(float(stated["together"]), whole.together):
+        yield (
+            f"the runs come to epsilon {whole.together:.6g} by a Gaussian filter, and the balance"
+            f" says {stated['together']:g} of {whole.cap_epsilon:g}"
+        )
 
 
 def check_certificate(reader: Reader) -> Iterator[str]:
@@ -174,7 +199,17 @@ def check_certificate(reader: Reader) -> Iterator[str]:
         f"privacy/ledger.json: {problem}"
         for problem in plan_problems(stated.planned, reader.entries)
     )
-    for spend, event in zip(stated.planned, events_of(stated.planned), strict=True):
+    events = events_of(stated.planned)
+    for entry in reader.entries:
+        if entry.kind == "reserve" and "mu" in entry.body:
+            own, privacy = [entry.body.get(key) for key in FILTERED[:2]], spec.privacy
+            least = bound_of(events, delta=privacy.delta, adjacency=privacy.adjacency)
+            if not all(map(partial(_same, or_above=True), own, least)):
+                yield (
+                    "privacy/ledger.json: the filter counted less than what the plan costs:"
+                    f" mu {least[0]:.6g}, lost {least[1]:.3g}"
+                )
+    for spend, event in zip(stated.planned, events, strict=True):
         why = kind_of(event).too_narrow(true.unit_rows)
         if why:
             yield f"{name}: {spend.purpose}: {why}"

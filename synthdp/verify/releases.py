@@ -123,12 +123,12 @@ def _budget(once: Sequence[Found], own: Sequence[Entry]) -> tuple[str, bool]:
     """What the dataset has spent, in words, and whether that is more than its cap."""
     if own:
         balance = balance_of_entries(own[0].dataset, own)
-        spent, cap = balance.epsilon, balance.cap_epsilon
-        over = cap is not None and spent > cap
-        return say("ledger_says", spent=spent, cap=cap), over
+        told = say("ledger_says", spent=balance.together, cap=balance.cap_epsilon, by=balance.rule)
+        return told, balance.over is not None
     reserved = sum(f.opened.certificate.epsilon_allowed for f in once)
-    stated = once[-1].opened.certificate.cap
-    over = stated is not None and reserved > stated[0] * (1 + 1e-9)
+    stated, filtered = once[-1].opened.certificate.cap, once[-1].opened.certificate.filtered
+    # by a filter, what all had come to when the last of them was paid for; else sums are a bound
+    over = stated is not None and (filtered or reserved) > stated[0] * (1 + 1e-9)
     return say("bundles_say", reserved=reserved, cap=stated), over
 
 

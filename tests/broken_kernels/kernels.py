@@ -61,6 +61,8 @@ RETURN = (
     "        return Released(value, frozenset({Receipt(self._run, entry.hash)}), key=_KERNEL_KEY)\n"
 )
 
+FILTER = ("tests/privacy/test_gaussian_filter.py",)
+
 KERNELS = {
     "half the noise on planned tables": Broken(
         NOISE,
@@ -278,6 +280,49 @@ KERNELS = {
             "tests/privacy/test_ledger.py",
             "tests/fire/test_copies.py",
         ),
+    ),
+    "a rule of the cap that is chosen after the fact": Broken(
+        "synthdp/ledger/entries.py",
+        (
+            (
+                "return spent if self.mu == 0 and filtered.over else",
+                "return spent if filtered.over else",
+            ),
+        ),
+        caught=(
+            "test_runs_chosen_in_the_light_of_results_leak_no_more_than_the_cap",
+            "test_what_is_lost_has_its_own_part_of_the_cap",
+        ),
+        place=r"test_gaussian_filter",
+        says=r"DID NOT RAISE|assert",
+        tests=FILTER,
+    ),
+    "a filter that forgets what is lost": Broken(
+        "synthdp/ledger/entries.py",
+        (
+            (
+                "passed = tail > (1 - FOR_LOST) * delta, self.lost > FOR_LOST * delta",
+                "passed = tail > (1 - FOR_LOST) * delta, False",
+            ),
+        ),
+        caught=(
+            "test_what_is_lost_has_its_own_part_of_the_cap",
+            "test_a_first_run_that_does_not_fit_the_filter_adds_up",
+        ),
+        place=r"test_gaussian_filter",
+        says=r"DID NOT RAISE|assert",
+        tests=FILTER,
+    ),
+    "a filter that counts a part of the plan": Broken(
+        "synthdp/privacy/plan.py",
+        (("bound_of(self.events, delta=self.delta", "bound_of(self.events[:1], delta=self.delta"),),
+        caught=(
+            "test_a_run_must_not_spend_more_than_the_numbers_it_reserved",
+            "test_adult_has_room_for_nine_releases",
+        ),
+        place=r"test_gaussian_filter",
+        says=r"DID NOT RAISE|assert",
+        tests=FILTER,
     ),
     "noise keyed from what the run stores": Broken(
         OPENING,

@@ -32,7 +32,7 @@ from synthdp.privacy import accounting
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
 from synthdp.privacy.events.kinds import event_from_json, event_to_json
 from synthdp.privacy.mechanisms.marginals import NoisyTable, Sampler, sampler_for
-from synthdp.privacy.plan import Spend, spends_digest
+from synthdp.privacy.plan import Spend, bound_of, spends_digest
 from synthdp.privacy.private import _KERNEL_KEY, Receipt, Released
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
@@ -131,7 +131,10 @@ def _counted(
     return counts
 
 
-def make_release(folder: Path, text: str = SPEC, *, run: str = "run-1") -> Release:
+def make_release(
+    folder: Path, text: str = SPEC, *, run: str = "run-1", filtered: bool = False
+) -> Release:
+    """`filtered`: under a Gaussian filter, where the run before had a mu of .1."""
     spec = parse_spec(text, path="spec.yaml")
     domain, rng = Domain.from_spec(spec.columns), np.random.default_rng(0)
     unit = spec.dataset.privacy_unit
@@ -145,6 +148,7 @@ def make_release(folder: Path, text: str = SPEC, *, run: str = "run-1") -> Relea
         delta=1e-6,
         cap=(cap.epsilon, cap.delta) if cap else None,
         body={},
+        bound=(0.1, 1e-8) if filtered else None,
     )  # another run's entry comes between
     planned = (
         Spend(
@@ -156,8 +160,17 @@ def make_release(folder: Path, text: str = SPEC, *, run: str = "run-1") -> Relea
     )
     body = {"adjacency": "add_remove", "plan_sha256": spends_digest(planned)}
     body |= {"published_sha256": published_sha256(spec), "expected": {"tv1": 0.02, "figures": []}}
+    events = [event_from_json(spend.event) for spend in planned]
     ledger.reserve(
-        "clinic", run, epsilon=spec.privacy.epsilon, delta=spec.privacy.delta, cap=None, body=body
+        "clinic",
+        run,
+        epsilon=spec.privacy.epsilon,
+        delta=spec.privacy.delta,
+        cap=None,
+        body=body,
+        bound=bound_of(events, delta=spec.privacy.delta, adjacency="add_remove")
+        if filtered
+        else None,
     )
     measure = ledger.charge("clinic", run, **planned[0].model_dump())
     ledger.settle("clinic", "run-0")

@@ -294,7 +294,7 @@ def test_json_roundtrip_gives_the_same_text(made: Path) -> None:
         "Correlated rows:",
         "Being in the source:",
         "The decision to publish**: the spec asked for `tv1` at most 0.2",
-        "caps their sum at epsilon 9, delta 0.001",
+        "caps all of them together at epsilon 9, delta 0.001",
         "3 times: discrete Gaussian of sigma 12 on counts that a unit moves by at most 1",
         "40 times: Gaussian of 1.5 times the clipping norm, on a Poisson sample of rate 0.05",
         "synthdp verify .",

@@ -271,7 +271,7 @@ def test_plans_are_no_markup() -> None:
                 "serves": ["[blink]graph"],
             }
         ],
-        "ledger": {"spent_before": 0.0, "spent_after": 1.0, "cap": None},
+        "ledger": {"spent_before": 0.0, "spent_after": 1.0, "cap": None, "rule": "addition"},
         "expected": {"cpu_seconds": 1, "memory_mb": 1},
         "quality": {
             "columns": [

@@ -124,6 +124,7 @@ def write_specs(tiny: Tiny) -> None:
     tiny.write(
         graph={"mode": "given", "edges": ["smoker -> sex"]},
         gates=[{"metric": "tv1_noisy", "at_most": 1.0}],
+        privacy={"epsilon": 2.2},  # of which the cap has room for one
     )
     (tiny.folder / "other.yaml").write_text(tiny.spec.read_text())
     tiny.write(columns={"visits": {"upper": 4, "edges": [1, 3]}})

@@ -58,7 +58,8 @@ def _headline(content: ReportContent) -> ReportTable:
         "epsilon, used on this outcome (no bound)": budget.epsilon_spent,
         "delta": budget.delta,
         "epsilon, cap of the dataset": budget.cap_epsilon,
-        "epsilon, taken from the dataset so far": budget.dataset_spent,
+        "epsilon, taken from the dataset so far, added up": budget.dataset_spent,
+        "epsilon, taken so far by the Gaussian filter": budget.filtered,
         "tv1_noisy": content.tv1_noisy,
     }
     if report:

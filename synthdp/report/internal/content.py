@@ -22,8 +22,9 @@ EVALUATION, ATTACK = "evaluation", "attack"  # parts that `ReportContent.absent`
 class Budget:
     """The spec's budget, the whole plan's epsilon (the guarantee) and this outcome's part of it.
 
-    `dataset_spent` is what all runs of the dataset took together, and `cap_epsilon` the most that
-    they may take. `search` has epsilon and delta of the search that found the columns.
+    `dataset_spent` is what all runs of the dataset took, added up, `filtered` what they come to by
+    a Gaussian filter where that is the rule, and `cap_epsilon` the most that they may take.
+    `search` has epsilon and delta of the search that found the columns.
     """
 
     epsilon: float
@@ -36,6 +37,7 @@ class Budget:
     group_epsilons: Mapping[int, float] = field(default_factory=dict)
     cap_epsilon: float | None = None
     dataset_spent: float = 0.0
+    filtered: float | None = None
     search: tuple[float, float] | None = None
 
 

@@ -77,7 +77,9 @@ def render(content: ReportContent) -> str:
         "verdicts": [*report_cards(content)],
         "lead": sections.gates(content.gates),
         "lost": content.fidelity and verdicts.above(content.fidelity.by_column),
-        "budget_left": budget_left(budget.epsilon, budget.dataset_spent, budget.cap_epsilon),
+        "budget_left": budget_left(
+            budget.epsilon, budget.dataset_spent, budget.cap_epsilon, budget.filtered
+        ),
         "numbers_file": "internal.json",
         "absent": say("missing_evaluation", report=report, why=content.absent.get(EVALUATION)),
         "budget": sections.budget(budget),
