@@ -24,8 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
-from benchmarks.linked_engines import SPEC as SPEC_TEXT
-from benchmarks.linked_engines import write_tables
+from benchmarks.linked_engines import spec_text, write_tables
 from synthdp.data.column_domain import id_text
 from synthdp.data.level_groups import LevelGroups
 from synthdp.data.visits import OUTER, PERSONS, SECOND, STEPS, VisitFrame
@@ -710,7 +709,7 @@ def test_a_tall_table_has_the_same_counts(tmp_path: Path, monkeypatch: pytest.Mo
     write_tables(tmp_path, 30_000)
     found = []
     for engine in ("arrow", "memory"):
-        text = SPEC_TEXT.format(persons=30_000, engine=engine)
+        text = spec_text(30_000, engine)
         own = parse_any(text, path="tall.yaml")
         assert isinstance(own, LinkedSpec)
         frame = VisitFrame.from_spec(own)
