@@ -1,5 +1,5 @@
 """Counting the answer to a query inside its database: each table is one GROUP BY, and what comes
-back are numbers of rows.
+back are numbers of rows. Of linked tables levels and dates come back, of the visits that stay.
 
 PostgreSQL finds levels by CASE (`steps`). SQLite runs in this process and holds a type for each
 value, not for a column: there levels, ids and hashes are our own functions, which it calls for each

@@ -93,8 +93,8 @@ def read_queries(
     folder: Path,
     delta: float,
 ) -> tuple[CodedVisits, dict[str, Found]]:
-    """As `read_parts`, of two queries: the database cuts visits to the first of each person. Which
-    of them are of nobody is seen here.
+    """As `read_parts`, of two queries: the database cuts visits to the first of each id, which are
+    those of its person. Which of them are of nobody is seen here.
 
     Raises:
         DataError: a database does not answer, or a table has other columns or types.

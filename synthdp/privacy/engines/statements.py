@@ -3,7 +3,7 @@ unit's rows as a window.
 
 Values of the domain are bound as parameters, and `Reading.names` are names of our own, so that
 neither is part of a statement. What a statement gives back are numbers of rows, and where a sample
-is drawn, its levels.
+is drawn, its levels; of linked tables levels and dates.
 """
 
 from __future__ import annotations

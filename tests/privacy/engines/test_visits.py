@@ -38,6 +38,7 @@ from synthdp.privacy.private import _KERNEL_KEY
 from synthdp.spec.load.loader import parse_any
 from synthdp.spec.model.linked import LinkedSpec
 from tests.fire.postgres import Server
+from tests.privacy.neighbours.test_in_postgres import PLANNER
 from tests.visits import linked_dict
 
 VIEWS = (PERSONS, OUTER, SECOND, STEPS)
@@ -142,6 +143,10 @@ def store(name: str, table: pa.Table) -> None:
         connection.exec_driver_sql(f"DROP TABLE IF EXISTS {name}")
         connection.exec_driver_sql(f"CREATE TABLE {name} ({listed})")
         connection.execute(sa.insert(sa.table(name, *map(sa.column, cells))), rows)
+        if engine.dialect.name == "postgresql":
+            for column in cells:
+                connection.exec_driver_sql(f"CREATE INDEX ON {name} ({column})")
+            connection.exec_driver_sql(f"ANALYZE {name}")
     engine.dispose()
 
 
@@ -307,8 +312,10 @@ def test_one_person_more_adds_so_many_rows_and_moves_no_other(
 
 @pytest.fixture
 def postgres(server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A new database of a server."""
+    """A new database of a server, whose planner takes the ways that need statistics."""
     monkeypatch.setenv("TEST_DB_URL", url := server.new_database())
+    for setting in PLANNER:
+        server.run(f"ALTER DATABASE {url.rsplit('/', 1)[1]} SET {setting}")
     return url
 
 
@@ -415,7 +422,9 @@ NIGHT = dt.datetime(1969, 12, 31, 22, 59, 59, 999999)
 
 
 @pytest.mark.parametrize("where", ["sqlite", pytest.param("postgres", marks=pytest.mark.check)])
-@pytest.mark.parametrize("kind", ["int32", "int64", "float64", "float32", "date32", "timestamp"])
+@pytest.mark.parametrize(
+    "kind", ["int32", "int64", "float64", "float32", "decimal", "date32", "timestamp"]
+)
 def test_visits_are_in_order_of_numbers_days_and_instants(
     request: pytest.FixtureRequest,
     tmp_path: Path,
@@ -439,6 +448,10 @@ def test_visits_are_in_order_of_numbers_days_and_instants(
         if "float" in kind:
             monkeypatch.setitem(TYPES, "float", "real")
             numbers[:9] = [np.nan, np.inf, -np.inf, 0.1, 60.5, 0.1, 2.5, 5e-324, 89.99]
+        if kind == "decimal":
+            monkeypatch.setitem(TYPES, "decimal128(20, 2)", "numeric(20, 2)")
+            exact = [Decimal(str(n)) for n in [60.5, 60.25, -50.01, 0.1, *numbers[4:]]]
+            return ordered(WHOLE, 60, pa.array(exact, pa.decimal128(20, 2)), tmp_path)
         values = numbers if "float" in kind else numbers.astype(np.int64)
         ordered(WHOLE, 60, pa.array(values.astype(kind)), tmp_path)
 
