@@ -401,10 +401,10 @@ def examine(spec: ReleaseSpec | LinkedSpec | None, folder: Path) -> Iterator[Dia
     from synthdp.bundle.linked import as_one
     from synthdp.spec.checks.linked import one_table
 
+    one = as_one(spec) if isinstance(spec, LinkedSpec) else spec
+    tables = [one] if one else []
     if isinstance(spec, LinkedSpec):
-        one, tables = as_one(spec), [one_table(spec, name) for name in spec.dataset.tables]
-    else:
-        one, tables = spec, [spec] if spec else []
+        tables = [one_table(spec, name) for name in spec.dataset.tables]
     checks: dict[str, Callable[[ReleaseSpec | None, Path], Iterator[Diagnosis]]] = {
         "libraries": _programs,
         "machine": _machine,
