@@ -41,7 +41,7 @@ from synthdp.privacy.engines.statements import (
 )
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.readers.query import ASK, RUNS, database, print_all_digits
-from synthdp.privacy.table import Columns, Side, Summands
+from synthdp.privacy.table import CHUNK_ROWS, Columns, Side, Summands
 from synthdp.spec.model import SqlSource
 
 SQLITE = Dialect("synthdp_sha256({})", sets=1)
@@ -62,7 +62,6 @@ POSTGRESQL_KINDS: Mapping[int, Kind] = {
 OLDEST = 130_000
 """The first version of PostgreSQL that draws a key itself (`Dialect.fresh`)."""
 BROKE = "the database broke off its answer"
-BLOCK_ROWS = 1 << 16
 Keyed = tuple[Sequence[str], list[Floats], Codes]
 """Rows: `id_text` of their ids; the numbers of each date, NaN where there is none; levels."""
 REFUSED = {1042: "char(n)", 1083: "time", 1184: "timestamp with time zone", 2950: "uuid"}
@@ -162,15 +161,15 @@ class SqlEngine:
             made, reading = _statement(name), replace(self._own, domain=levels)
             text = made.in_order(reading, self.kinds, dates, most)
             asked = sqlalchemy.text(text).columns().add_cte(self._source)
-            connection.execution_options(stream_results=True, max_row_buffer=BLOCK_ROWS)
+            connection.execution_options(stream_results=True, max_row_buffer=CHUNK_ROWS)
             with by_kind(lambda: connection.execute(asked, made.values), BROKE, RUNS) as answer:
                 while True:
-                    block = by_kind(lambda: answer.fetchmany(BLOCK_ROWS), BROKE, RUNS)
+                    block = by_kind(lambda: answer.fetchmany(CHUNK_ROWS), BROKE, RUNS)
                     cells = [*zip(*block, strict=True)] or [()] * (1 + len(dates) + len(levels))
                     ids, own, codes = cells[0], cells[1 : 1 + len(dates)], cells[1 + len(dates) :]
                     numbers = [np.array(number, np.float64) for number in own]
                     yield ids, numbers, np.array(codes, np.uint16).T
-                    if len(block) < BLOCK_ROWS:
+                    if len(block) < CHUNK_ROWS:
                         return
 
     @property

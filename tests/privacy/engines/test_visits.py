@@ -191,7 +191,7 @@ def same(one: LinkedTable, other: LinkedTable) -> bool:
 def _small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches, parts and shards of a few rows each, and a database."""
     monkeypatch.setenv("TEST_DB_URL", f"sqlite:///{tmp_path / 'visits.db'}")
-    monkeypatch.setattr(on_sql, "BLOCK_ROWS", 20)
+    monkeypatch.setattr(on_sql, "CHUNK_ROWS", 20)
     monkeypatch.setattr(on_arrow, "BATCH_ROWS", 7)
     monkeypatch.setattr(parts, "PART_ROWS", 30)
     monkeypatch.setattr(on_visits, "CHUNK_ROWS", 9)
