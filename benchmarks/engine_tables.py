@@ -59,7 +59,8 @@ def load_into_database(folder: Path, address: str, name: str) -> float:
     import pyarrow.parquet as pq
     import sqlalchemy as sa
 
-    kinds = {"string": "text", "int64": "bigint", "double": "double precision"}
+    kinds = {"string": "text", "int64": "bigint", "double": "double precision", "bool": "boolean"}
+    kinds |= {"int8": "smallint", "int16": "smallint", "date32[day]": "date"}
     files = sorted(folder.glob("*.parquet"))
     columns = ", ".join(f"{f.name} {kinds[str(f.type)]}" for f in pq.read_schema(files[0]))
     raw = sa.create_engine(address).raw_connection()

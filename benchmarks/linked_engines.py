@@ -1,17 +1,23 @@
-"""What a release of persons with visits takes, in memory and by engine arrow: time and memory.
+"""What a release of persons with visits takes, in memory, by engine arrow and by sql: time, memory.
 
-    python -m benchmarks.linked_engines [--persons 100000 1000000] [--engines memory arrow]
+    python -m benchmarks.linked_engines [--persons 100000 1000000] [--engines memory arrow sql]
+        [--address postgresql+psycopg://USER@HOST/DATABASE]
 
 Makes a table of persons and one of their visits (twelve of each on average, at most twelve stay;
 in no order, in Parquet files of 2^20 rows), and releases 10,000 persons of them with a given graph,
 each in a process of its own on two threads. Told are seconds of the whole release, and of its
 stages that read the files and count views of them; CPU seconds of the process, and the most memory
-that it held, libraries included. Writes results/linked_engines.csv.
+that it held, libraries included. Engine `sql` needs `--address` of a PostgreSQL server of this
+machine and a superuser: both tables are copied there, and the server's CPU seconds are told, too.
+`rows` is a digest of all rows of all views, whatever their order: engines that have the same one
+have the same counts of every table. Rows of results/linked_engines.csv that are not measured anew
+stay.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import resource
@@ -27,22 +33,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.discovery import RESULTS
+from benchmarks.engine_tables import drop_from_database, load_into_database, server_cpu_seconds
 from benchmarks.memory import peak_mb
 
 ROOT = Path(__file__).parent.parent
 TABLE = RESULTS / "linked_engines.csv"
 FILE_ROWS = 1 << 20
+ENGINES = ("memory", "arrow", "sql")
+FIGURES = [f"{stage}seconds" for stage in ("read_", "count_and_fit_", "", "cpu_", "server_cpu_")]
+FIGURES += ["peak_mb"]
 SPEC = """\
 synthdp: 1
 dataset:
   id: tall
   tables:
     persons:
-      source: {{kind: parquet, path: persons}}
+      source: {persons_source}
       key: id
       rows: {{kind: approximate, value: {persons}}}
     visits:
-      source: {{kind: parquet, path: visits}}
+      source: {visits_source}
       of: persons
       key: of
       order: day
@@ -77,6 +87,22 @@ compute: {{threads: 2, engine: {engine}}}
 """
 
 
+COLUMNS = {"persons": "id, sex, born, smoker", "visits": "of, day, stage, bp, drug, admitted"}
+ADDRESS = "SYNTHDP_LINKED_DATABASE"  # the environment variable that a spec of engine `sql` names
+
+
+def spec_text(persons: int, engine: str) -> str:
+    """The spec of an engine."""
+    asked = "{{kind: sql, url_env: {}, query: 'SELECT {} FROM {}'}}".format
+    sources = {
+        f"{name}_source": asked(ADDRESS, columns, name)
+        if engine == "sql"
+        else f"{{kind: parquet, path: {name}}}"
+        for name, columns in COLUMNS.items()
+    }
+    return SPEC.format(persons=persons, engine=engine, **sources)
+
+
 def write_tables(folder: Path, persons: int) -> int:
     """Both tables below a folder; how many visits there are."""
     rng = np.random.default_rng(5)
@@ -109,10 +135,35 @@ def _write(folder: Path, columns: dict[str, Any]) -> None:
         pq.write_table(pa.table(cut), folder / f"{at:04d}.parquet")
 
 
-def run_here(folder: Path) -> dict[str, float]:
+def digest(views: dict[str, Any]) -> str:
+    """Of the rows of all views: a sum of a hash of each."""
+    rng, sums = np.random.default_rng(11), list[int]()
+    for _, view in sorted(views.items()):
+        weights = rng.integers(1, 1 << 63, view.codes.shape[1], dtype=np.uint64) * 2 + 1
+        total = np.uint64(0)
+        for start in range(0, len(view.codes), 1 << 18):
+            mixed = view.codes[start : start + (1 << 18)].astype(np.uint64) @ weights
+            for shift in (30, 27, 31):
+                mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(0xBF58476D1CE4E5B9)
+            total += mixed.sum(dtype=np.uint64)
+        sums += [len(view.codes), int(total)]
+    return hashlib.sha256(str(sums).encode()).hexdigest()[:16]
+
+
+def run_here(folder: Path) -> dict[str, Any]:
     """A release of the spec in a folder, in this process."""
     import synthdp
+    from synthdp.privacy.private import _KERNEL_KEY
+    from synthdp.release import linked
 
+    read, seen = vars(linked)["read_linked"], list[str]()
+
+    def read_linked(*what: Any, **how: Any) -> Any:
+        sealed = read(*what, **how)
+        seen.append(digest(dict(sealed.unseal(key=_KERNEL_KEY).views)))
+        return sealed
+
+    vars(linked)["read_linked"] = read_linked
     done = synthdp.Spec.load(folder / "spec.yaml").release(out=folder / "out")
     used = resource.getrusage(resource.RUSAGE_SELF)
     stages = {
@@ -121,17 +172,23 @@ def run_here(folder: Path) -> dict[str, float]:
         "seconds": sum(done.seconds.values()),
         "cpu_seconds": used.ru_utime + used.ru_stime,
     }
-    return {name: round(value, 1) for name, value in stages.items()} | {"peak_mb": round(peak_mb())}
+    told: dict[str, Any] = {name: round(value, 1) for name, value in stages.items()}
+    return told | {"peak_mb": round(peak_mb()), "rows": seen[0]}
 
 
-def measure(persons: int, engines: list[str]) -> list[dict[str, Any]]:
+def measure(persons: int, engines: list[str], address: str) -> list[dict[str, Any]]:
     """Each engine in a process of its own, over the same files."""
     found = []
     with tempfile.TemporaryDirectory() as made:
         visits = write_tables(Path(made), persons)
         for engine in engines:
-            spec = SPEC.format(persons=persons, engine=engine)
-            (Path(made) / "spec.yaml").write_text(spec, encoding="utf-8")
+            before, sql = 0.0, engine == "sql"
+            if sql:
+                for name in COLUMNS:
+                    load_into_database(Path(made) / name, address, name)
+                before = server_cpu_seconds(address)
+            text = spec_text(persons, engine)
+            (Path(made) / "spec.yaml").write_text(text, encoding="utf-8")
             done = subprocess.run(
                 [sys.executable, "-m", "benchmarks.linked_engines", "--here", made],
                 cwd=ROOT,
@@ -141,9 +198,13 @@ def measure(persons: int, engines: list[str]) -> list[dict[str, Any]]:
                 check=False,
             )
             subprocess.run(["rm", "-rf", f"{made}/out", f"{made}/.synthdp"], check=True)
+            server = server_cpu_seconds(address) - before if sql else 0.0
+            for name in COLUMNS if sql else ():
+                drop_from_database(address, name)
             if done.returncode:
                 raise SystemExit(done.stderr)
             told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+            told["server_cpu_seconds"] = round(server, 1) if sql else None
             found.append({"persons": persons, "visits": visits, "engine": engine} | told)
             print(found[-1], flush=True)
     return found
@@ -155,14 +216,25 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--persons", nargs="+", type=int, default=[100_000, 1_000_000])
-    parser.add_argument("--engines", nargs="+", choices=("memory", "arrow"), default=["arrow"])
+    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=["arrow"])
+    parser.add_argument("--address", default="", help="URL of a PostgreSQL server, for engine sql")
     parser.add_argument("--here", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.here:
         print(json.dumps(run_here(options.here)))
         return
-    found = [row for persons in options.persons for row in measure(persons, options.engines)]
-    pd.DataFrame(found).to_csv(TABLE, index=False)
+    if not options.address and "sql" in options.engines:
+        parser.error("engine sql needs --address")
+    os.environ[ADDRESS] = options.address
+    held = pd.read_csv(TABLE).to_dict("records") if TABLE.exists() else []
+    for persons in options.persons:
+        new = measure(persons, options.engines, options.address)
+        done = {(row["persons"], row["engine"]) for row in new}
+        held = [row for row in held if (row["persons"], row["engine"]) not in done] + new
+    columns = ["persons", "visits", "engine", *FIGURES, "rows"]
+    pd.DataFrame(held, columns=columns).sort_values("persons", kind="stable").to_csv(
+        TABLE, index=False
+    )
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from synthdp.errors import INSTALL_RELEASE, OutputError, SynthdpError
 from synthdp.ledger.entries import ANSWERS
 from synthdp.spec import addresses
 from synthdp.spec.load.wording import up
-from synthdp.spec.model import ReleaseSpec
+from synthdp.spec.model import LinkedSpec, ReleaseSpec
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -256,9 +256,9 @@ def doctor(
     telemetry. Exit code 2 if something is wrong.
     """
     from synthdp.api.text import Rows, render
-    from synthdp.bundle.linked import own_as_one
+    from synthdp.spec.load.loader import own_spec
 
-    content = own_as_one(spec) if spec else None
+    content = own_spec(spec) if spec else None
     found = list(examine(content, addresses.home(spec) if spec else Path.cwd()))
     wrong = [f.what for f in found if f.state == "wrong"]
     words = {"wrong": "WRONG"}
@@ -393,23 +393,30 @@ class Diagnosis:
     hint: str | None = None
 
 
-def examine(spec: ReleaseSpec | None, folder: Path) -> Iterator[Diagnosis]:
+def examine(spec: ReleaseSpec | LinkedSpec | None, folder: Path) -> Iterator[Diagnosis]:
     """Examine everything, and what a spec names where one is given.
 
     `folder` is the spec's (`addresses.home`), or the working folder.
     """
+    from synthdp.bundle.linked import as_one
+    from synthdp.spec.checks.linked import one_table
+
+    one = as_one(spec) if isinstance(spec, LinkedSpec) else spec
+    tables = [one] if one else []
+    if isinstance(spec, LinkedSpec):
+        tables = [one_table(spec, name) for name in spec.dataset.tables]
     checks: dict[str, Callable[[ReleaseSpec | None, Path], Iterator[Diagnosis]]] = {
         "libraries": _programs,
         "machine": _machine,
         "ledger": _ledger,
         "mlflow": _store,
         "gpu": _gpu,
-        "engine": _engine,
+        "engine": lambda one, folder: _engine(one, tables, folder),
         "signing": _signing,
     }
     for what, check in checks.items():
         try:
-            yield from check(spec, folder)
+            yield from check(one, folder)
         except SynthdpError as error:
             yield Diagnosis(what, "wrong", error.message, error.hint)
 
@@ -569,7 +576,9 @@ def _gpu(spec: ReleaseSpec | None, folder: Path) -> Iterator[Diagnosis]:
         yield Diagnosis("gpu", "ok", "none, and none is needed")
 
 
-def _engine(spec: ReleaseSpec | None, folder: Path) -> Iterator[Diagnosis]:
+def _engine(
+    spec: ReleaseSpec | None, tables: list[ReleaseSpec], folder: Path
+) -> Iterator[Diagnosis]:
     """The engine that counts the table answers, and knows the columns. No row is read."""
     from synthdp.spec.model.rules import engine_of
 
@@ -579,7 +588,8 @@ def _engine(spec: ReleaseSpec | None, folder: Path) -> Iterator[Diagnosis]:
     from synthdp.privacy.source import reach_engine
 
     try:
-        reach_engine(spec.dataset, spec.compute, Domain.from_spec(spec.columns), folder=folder)
+        for own in tables:
+            reach_engine(own.dataset, spec.compute, Domain.from_spec(own.columns), folder=folder)
     except SynthdpError as error:
         raise OutputError(f"{name}: {error.message}", hint=error.hint) from None
     yield Diagnosis("engine", "ok", f"{name} answers, and has the declared columns")

@@ -21,7 +21,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import unit_numbers
 from synthdp.data.visits import PERSONS, CodedVisits, Views, VisitFrame, views_of
 from synthdp.errors import BoundaryError, by_kind
-from synthdp.privacy.engines.on_visits import read_parts, views_by_shard
+from synthdp.privacy.engines.on_visits import read_parts, read_queries, views_by_shard
 from synthdp.privacy.linked_rows import Found, PersonRows, VisitRows, coded
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY, Private, withholding
@@ -92,23 +92,23 @@ def read_linked(
     both = {data.persons_name: persons, data.visits_name: visits}
     for name, dataset in both.items():
         check_given(dataset.source, (given or {}).get(name))
-    if linked_engine(spec) == "arrow":
-        read, found = read_parts(
-            frame,
-            both,
-            columns,
-            folder=folder,
-            delta=spec.privacy.delta,
-            threads=spec.compute.threads,
+    delta, engine = spec.privacy.delta, linked_engine(spec)
+    if engine != "memory":
+        read, found = (
+            read_queries(frame, both, columns, folder=folder, delta=delta)
+            if engine == "sql"
+            else read_parts(
+                frame, both, columns, folder=folder, delta=delta, threads=spec.compute.threads
+            )
         )
         views, misfits = views_by_shard(frame, read), _misfits(spec, columns, found)
         out = streams.holdout.random(len(read.persons)) < holdout
         return Private(in_views(views, out, misfits), key=_KERNEL_KEY)
     frames = {}
     for name, dataset in both.items():
-        delta = spec.privacy.delta if dataset is persons else 0.0
-        frames[name] = read_frame(dataset, columns[name], folder, delta, (given or {}).get(name))
-        check_file(len(frames[name]), dataset, delta)
+        own = delta if dataset is persons else 0.0
+        frames[name] = read_frame(dataset, columns[name], folder, own, (given or {}).get(name))
+        check_file(len(frames[name]), dataset, own)
     table = fit_linked(spec, frame, frames, columns, {}, holdout=holdout, rng=streams.holdout)
     return Private(table, key=_KERNEL_KEY)
 

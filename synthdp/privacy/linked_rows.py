@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
+from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import EncodedColumn, encode, read_values
 from synthdp.data.visits import CodedVisits, Floats, Positions, VisitFrame, first_visits
@@ -69,19 +70,28 @@ class PersonRows:
     ) -> tuple[PersonRows, Encoded]:
         """The rows of some cells, and what each column came to."""
         codes, encoded = encode(domain, cells)
+        numbers = {n: own.numbers for n, own in encoded.items() if own.numbers is not None}
+        return cls.of_levels(frame, domain, codes, numbers, units), encoded
 
-        def dates(name: str | None) -> Floats | None:
-            if name is None:
+    @classmethod
+    def of_levels(
+        cls,
+        frame: VisitFrame,
+        domain: Domain,
+        codes: Levels,
+        numbers: Mapping[str, Floats],
+        units: Positions,
+    ) -> PersonRows:
+        """The rows of levels of all columns, and of numbers of dates, which no row lacks."""
+
+        def dates(column: ColumnDomain | None) -> Floats | None:
+            if column is None:
                 return None
-            found, column = encoded[name].numbers, domain[name]
-            assert found is not None
-            missing = codes[:, domain.index(name)] == column.missing_level
-            return np.where(missing if column.missing else False, np.nan, found)
+            missing = codes[:, domain.index(column.name)] == column.missing_level
+            return np.where(missing if column.missing else False, np.nan, numbers[column.name])
 
-        births = dates(frame.birth.name if frame.birth else None)
-        deaths = dates(frame.death.name if frame.death else None)
         modelled = codes[:, [domain.index(c.name) for c in frame.columns.columns]]
-        return cls(units, modelled, births, deaths), encoded
+        return cls(units, modelled, dates(frame.birth), dates(frame.death))
 
     @classmethod
     def joined(cls, found: Sequence[PersonRows]) -> PersonRows:

@@ -352,6 +352,17 @@ KERNELS = {
         says=r"assert",
         tests=("tests/privacy/test_linked.py", "tests/privacy/engines/test_visits.py"),
     ),
+    "visits of one date in the order of a database": Broken(
+        "synthdp/privacy/engines/statements.py",
+        (("ORDER BY {', '.join(listed)}", "ORDER BY {listed[0]}"),),
+        caught=(
+            "test_the_views_are_those_in_memory",
+            "test_one_person_more_adds_so_many_rows_and_moves_no_other[0-sql]",
+        ),
+        place=r"test_visits",
+        says=r"assert",
+        tests=("tests/privacy/engines/test_visits.py",),
+    ),
     "of two rows of a person the first of the file": Broken(
         "synthdp/privacy/linked_rows.py",
         (

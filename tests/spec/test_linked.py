@@ -313,8 +313,10 @@ DATASET = [
      " lower case alone"),
     ("key: person_id\n      rows", "key: sex\n      rows", "8:12: dataset.tables.persons.key:"
      " column 'sex' is also listed under columns; an id is never modelled"),
-    ("kind: csv, path: visits.csv", "kind: sql, url_env: A, query: q", "11:22:"
-     " dataset.tables.visits.source.kind: got 'sql'; allowed: csv, parquet"),
+    ("kind: csv, path: visits.csv", "kind: builtin, name: eedi", "11:22:"
+     " dataset.tables.visits.source.kind: got 'builtin'; allowed: csv, parquet, sql, dataframe"),
+    ("kind: csv, path: visits.csv", "kind: sql, url_env: A, query: select max(a) from v", "11:46:"
+     " dataset.tables.visits.source.query: has an aggregate: one stored row could change many"),
     ("kind: csv, path: visits.csv", "kind: parquet, path: s3://b/v", "persons.source.kind: engine"
      " arrow reads both tables from Parquet, and this is csv"),
     ("kind: csv, path: visits.csv", "kind: parquet, path: v, levels_only: true", "levels_only keeps"
@@ -363,8 +365,8 @@ DATASET = [
      " true"),
     ("kind: person,", "kind: row,", "dataset.privacy_unit.kind: got 'row'; allowed: person"),
     ("synthdp: 1", "synthdp: 1\nrounds: []", "2:1: rounds: unknown key"),
-    ("synthdp: 1", "synthdp: 1\ncompute: {engine: sql}", "2:19: compute.engine: linked tables are"
-     " counted in memory or by arrow so far, and not by sql"),
+    ("synthdp: 1", "synthdp: 1\ncompute: {engine: dask}", "2:19: compute.engine: linked tables are"
+     " not counted by dask\n    hint: use arrow, which reads the same Parquet files part by part"),
 ]  # fmt: skip
 COLUMNS = [
     ("  visits:\n    date", "  visit:\n    date", "20:1: columns: 'visit' is no table; list columns"
@@ -485,6 +487,22 @@ def test_engine_arrow_reads_both_tables_from_parquet() -> None:
 
 
 ARROW = "\ncompute: {engine: arrow}\n"
+ASKED = "kind: sql, url_env: CLINIC_URL, query: 'select * from"
+
+
+def test_engine_sql_reads_both_tables_by_queries() -> None:
+    one = CLINIC.replace("kind: csv, path: visits.csv", f"{ASKED} visits'")
+    both = one.replace("kind: csv, path: persons.csv", f"{ASKED} persons'")
+    sql = ARROW.replace("arrow", "sql")
+    for text, engine in ((one, "memory"), (both, "memory"), (both + sql, "sql")):
+        spec = linked(text)
+        assert linked_engine(spec) == as_one(spec).compute.engine == engine
+    told = ":22: dataset.tables.persons.source.kind: engine sql reads both tables by a query of a"
+    assert told in mistakes(one + sql)
+    assert mistakes(CLINIC + sql).count("and this is csv") == 2
+    joined = both.replace("from visits'", "from visits join wards using (ward)'")
+    (warned,) = [w for w in linked_traps(linked(joined)) if "query" in w]
+    assert warned.startswith("dataset.tables.visits.source.query has a join")
 
 
 @pytest.mark.parametrize(("edge", "told"), ARROWS.items())

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from synthdp.data.domain import Domain
-from synthdp.data.encoding import Codes
+from synthdp.data.encoding import Codes, EncodedColumn
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import BoundaryError, DataError, by_kind
 from synthdp.privacy.noise import Randomness, Streams
@@ -80,6 +80,14 @@ class Survey:
     def of(cls, numbers: Integers) -> Survey:
         """The survey of its numbers `[2 + 3 columns]`."""
         return cls(int(numbers[0]), int(numbers[1]), numbers[2:].reshape(-1, 3))
+
+    def by_column(self, domain: Domain) -> dict[str, EncodedColumn]:
+        """The misfits of each column, without levels."""
+        nothing, found = np.zeros(0, np.uint16), self.misfits.tolist()
+        return {
+            name: EncodedColumn(nothing, *own)
+            for name, own in zip(domain.names, found, strict=True)
+        }
 
 
 Rows = tuple[Codes, pd.DataFrame, npt.NDArray[np.bool_]]

@@ -1,5 +1,5 @@
 """Counting the answer to a query inside its database: each table is one GROUP BY, and what comes
-back are numbers of rows.
+back are numbers of rows. Of linked tables levels and dates come back, of the visits that stay.
 
 PostgreSQL finds levels by CASE (`steps`). SQLite runs in this process and holds a type for each
 value, not for a column: there levels, ids and hashes are our own functions, which it calls for each
@@ -24,7 +24,9 @@ from sqlalchemy.dialects.postgresql import DOUBLE_PRECISION
 from sqlalchemy.sql import quoted_name
 
 from synthdp.data.column_domain import ColumnDomain, id_text, is_missing
-from synthdp.data.encoding import Codes, encode_column
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import Codes, encode_column, read_values
+from synthdp.data.kinds.kind import Floats
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import BoundaryError, DataError, by_kind
 from synthdp.privacy.engines.engine import Integers, Reading, Survey, check_names, empty_counts
@@ -39,7 +41,7 @@ from synthdp.privacy.engines.statements import (
 )
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.readers.query import ASK, RUNS, database, print_all_digits
-from synthdp.privacy.table import Columns, Side, Summands
+from synthdp.privacy.table import CHUNK_ROWS, Columns, Side, Summands
 from synthdp.spec.model import SqlSource
 
 SQLITE = Dialect("synthdp_sha256({})", sets=1)
@@ -59,6 +61,9 @@ POSTGRESQL_KINDS: Mapping[int, Kind] = {
 """By the number of a type: fixed since they exist (pg_type.dat)."""
 OLDEST = 130_000
 """The first version of PostgreSQL that draws a key itself (`Dialect.fresh`)."""
+BROKE = "the database broke off its answer"
+Keyed = tuple[Sequence[str], list[Floats], Codes]
+"""Rows: `id_text` of their ids; the numbers of each date, NaN where there is none; levels."""
 REFUSED = {1042: "char(n)", 1083: "time", 1184: "timestamp with time zone", 2950: "uuid"}
 
 
@@ -145,6 +150,28 @@ class SqlEngine:
         if self.reading.id_column is not None:
             self.draw(0)
 
+    def in_order(
+        self, dates: Sequence[ColumnDomain], levels: Domain, most: int | None = None
+    ) -> Iterator[Keyed]:
+        """Rows that have an id, block by block; with `most` the first so many of each id by the
+        first date (`Statement.in_order`). Of a value nothing leaves the database but its level, or
+        its date.
+        """
+        with self._connection() as (connection, name):
+            made, reading = _statement(name), replace(self._own, domain=levels)
+            text = made.in_order(reading, self.kinds, dates, most)
+            asked = sqlalchemy.text(text).columns().add_cte(self._source)
+            connection.execution_options(stream_results=True, max_row_buffer=CHUNK_ROWS)
+            with by_kind(lambda: connection.execute(asked, made.values), BROKE, RUNS) as answer:
+                while True:
+                    block = by_kind(lambda: answer.fetchmany(CHUNK_ROWS), BROKE, RUNS)
+                    cells = [*zip(*block, strict=True)] or [()] * (1 + len(dates) + len(levels))
+                    ids, own, codes = cells[0], cells[1 : 1 + len(dates)], cells[1 + len(dates) :]
+                    numbers = [np.array(number, np.float64) for number in own]
+                    yield ids, numbers, np.array(codes, np.uint16).T
+                    if len(block) < CHUNK_ROWS:
+                        return
+
     @property
     def _own(self) -> Reading:
         """With names of our own for the columns of the query, which need no quotes."""
@@ -177,11 +204,7 @@ class SqlEngine:
         self, connection: sqlalchemy.Connection, made: Statement, text: str
     ) -> list[sqlalchemy.Row[Any]]:
         asked = sqlalchemy.text(text).columns().add_cte(self._source)
-        return by_kind(
-            lambda: list(connection.execute(asked, made.values)),
-            "the database broke off its answer",
-            RUNS,
-        )
+        return by_kind(lambda: list(connection.execute(asked, made.values)), BROKE, RUNS)
 
     @contextmanager
     def _connection(self) -> Iterator[tuple[sqlalchemy.Connection, str]]:
@@ -262,6 +285,10 @@ class _InSqlite(Statement):
         found = f"synthdp_misfit({self.bound(column.name, 'TEXT')}, {cell})"
         return [f"{found} = {i}" for i in range(3)]
 
+    def number(self, cell: str, column: ColumnDomain, kind: Kind) -> str:
+        ends = (self.bound(end, "REAL") for end in (column.lower, column.upper))
+        return f"synthdp_number({self.bound(column.name, 'TEXT')}, {cell}, {', '.join(ends)})"
+
     def unit(self, cell: str, kind: Kind) -> str:
         return f"synthdp_unit({cell})"
 
@@ -276,9 +303,15 @@ def _teach(connection: sqlalchemy.Connection, reading: Reading) -> None:
         wrong = (found.wrong_type, found.outside, found.unexpected_missing)
         return int(found.codes[0]), wrong.index(1) if any(wrong) else -1
 
+    @lru_cache(maxsize=1 << 18, typed=True)
+    def number(name: str, value: Any, lower: float, upper: float) -> float | None:
+        (found,) = read_values(domain[name], pd.Series([value], dtype=object)).numbers
+        return None if np.isnan(found) else float(np.clip(found, lower, upper))
+
     functions: dict[str, tuple[int, Callable[..., Any]]] = {
         "synthdp_level": (2, lambda name, value: read(name, value)[0]),
         "synthdp_misfit": (2, lambda name, value: read(name, value)[1]),
+        "synthdp_number": (4, number),
         "synthdp_unit": (1, lambda value: "" if is_missing(value) else id_text(value)),
         "synthdp_sha256": (1, lambda text: hashlib.sha256(text.encode()).hexdigest()),
     }

@@ -1,9 +1,11 @@
-"""Persons and visits in Parquet files, read part by part with Arrow on some threads.
+"""Persons and visits in Parquet files, read part by part with Arrow on some threads; and in a
+database, which finds levels and puts visits in order itself.
 
 Each batch of rows is read by the functions that read a table into memory, row by row, and what
 stays is small: of a visit a byte or two for each column, its date and its person; of each person
 the first `most` visits, cut part by part. The views of levels are then made of some persons at a
 time, by the function that makes them in memory: they have the same rows, whatever the parts are.
+A database gives the same rows by a window over the visits of each person.
 """
 
 from __future__ import annotations
@@ -27,9 +29,11 @@ from synthdp.privacy.engines.on_arrow import blocks
 from synthdp.privacy.engines.opening import parts_of, reading_of
 from synthdp.privacy.engines.parts import Part, Parts
 from synthdp.privacy.linked_rows import Found, Levels, PersonRows, VisitRows, coded
+from synthdp.privacy.readers.checks import check_file
+from synthdp.privacy.readers.files import choice
 from synthdp.privacy.source import guarded
 from synthdp.privacy.table import CHUNK_ROWS
-from synthdp.spec.model import Dataset, ParquetSource
+from synthdp.spec.model import Dataset, ParquetSource, SqlSource
 
 T = TypeVar("T")
 
@@ -75,6 +79,66 @@ def read_parts(
                 kept = [VisitRows.joined(kept).first(frame.most)]
                 rows = len(kept[0].owner)
         return VisitRows.joined(kept).first(frame.most), Found.joined(found)
+
+    people, known, of_people = guarded(tables[persons].source, of_persons)
+    events, of_events = guarded(tables[visits].source, of_visits)
+    return coded(people, events), {persons: of_people, visits: of_events}
+
+
+def read_queries(
+    frame: VisitFrame,
+    tables: Mapping[str, Dataset],
+    columns: Mapping[str, Domain],
+    *,
+    folder: Path,
+    delta: float,
+) -> tuple[CodedVisits, dict[str, Found]]:
+    """As `read_parts`, of two queries: the database cuts visits to the first of each id, which are
+    those of its person. Which of them are of nobody is seen here.
+
+    Raises:
+        DataError: a database does not answer, or a table has other columns or types.
+    """
+    from synthdp.privacy.engines.on_sql import SqlEngine
+
+    persons, visits = tables
+
+    def asked(name: str) -> tuple[SqlEngine, Found]:
+        source, domain = tables[name].source, columns[name]
+        assert isinstance(source, SqlSource)  # `spec.checks.linked` refuses others
+        reading = reading_of(tables[name], domain)
+        engine = SqlEngine(source, reading, choice(source, domain, reading.id_column), folder)
+        found = engine.survey()
+        check_file(found.rows, tables[name], delta if name == persons else 0.0)
+        return engine, Found(found.by_column(domain), found.without_id)
+
+    def of_persons() -> tuple[PersonRows, dict[str, int], Found]:
+        engine, found = asked(persons)
+        domain, ids, rows = columns[persons], list[str](), list[PersonRows]()
+        dates = [column for column in (frame.birth, frame.death) if column is not None]
+        for texts, numbers, codes in engine.in_order(dates, domain):
+            clean = {
+                c.name: np.where(np.isnan(own), c.lower, own)
+                for c, own in zip(dates, numbers, strict=True)
+            }
+            nobody = np.zeros(len(texts), np.int64)
+            ids += texts
+            narrow = _narrow(codes, domain)
+            rows.append(PersonRows.of_levels(frame, domain, narrow, clean, nobody))
+        known = {text: i for i, text in enumerate(sorted({*ids}))}  # no database's order
+        units = np.array([known[text] for text in ids], np.int64)
+        return replace(PersonRows.joined(rows), units=units).one_each(), known, found
+
+    def of_visits() -> tuple[VisitRows, Found]:
+        engine, found = asked(visits)
+        order, domain, rows = replace(frame.order, upper=frame.until), frame.of_visits, []
+        for texts, (when,), codes in engine.in_order([order], domain, frame.most):
+            owner: Any = np.array([known.get(text, -1) for text in texts], np.int32)
+            own = owner >= 0
+            rows.append(VisitRows(owner[own], when[own], _narrow(codes[own], domain)))
+        undated = replace(found.columns[order.name], unexpected_missing=0)
+        told = replace(found, columns={**found.columns, order.name: undated})
+        return VisitRows.joined(rows).first(frame.most), told
 
     people, known, of_people = guarded(tables[persons].source, of_persons)
     events, of_events = guarded(tables[visits].source, of_visits)

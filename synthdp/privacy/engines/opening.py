@@ -10,11 +10,8 @@ from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-import numpy as np
-
 import synthdp
 from synthdp.data.domain import Domain
-from synthdp.data.kinds.kind import EncodedColumn
 from synthdp.errors import DataError
 from synthdp.privacy.engines.engine import Engine, EngineTable, Reading
 from synthdp.privacy.engines.parts import Parts, find_parts
@@ -52,17 +49,7 @@ def open_table(
     found = engine.survey()
     check_file(found.rows, dataset, delta)
     check_without_ids(found.without_id, dataset.privacy_unit)
-    nothing = np.zeros(0, dtype=np.uint16)
-    misfits = check_misfits(
-        {
-            name: EncodedColumn(nothing, wrong, outside, missing)
-            for name, (wrong, outside, missing) in zip(
-                domain.names, found.misfits.tolist(), strict=True
-            )
-        },
-        domain,
-        dataset,
-    )
+    misfits = check_misfits(found.by_column(domain), domain, dataset)
     check_declared_rows(found.rows, dataset)
     return EngineTable(engine, misfits)
 
@@ -75,7 +62,11 @@ def reach(dataset: Dataset, compute: Compute, domain: Domain, *, folder: Path) -
     """
     from synthdp.privacy.engines.on_dask import DaskEngine
 
-    engine = _engine(dataset, compute, reading_of(dataset, domain), folder, 0.0)
+    source, reading = dataset.source, reading_of(dataset, domain)
+    if isinstance(source, ParquetSource) and engine_of(source, compute) == "arrow":
+        parts_of(source, dataset, reading, folder, 0.0)  # of linked tables rows have ids
+        return
+    engine = _engine(dataset, compute, reading, folder, 0.0)
     if isinstance(engine, DaskEngine):
         engine.check()
 

@@ -3,7 +3,7 @@ unit's rows as a window.
 
 Values of the domain are bound as parameters, and `Reading.names` are names of our own, so that
 neither is part of a statement. What a statement gives back are numbers of rows, and where a sample
-is drawn, its levels.
+is drawn, its levels; of linked tables levels and dates.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from synthdp.privacy.table import Columns
 from synthdp.spec.model import RESOLUTION_SECONDS
 
 REALS = ("real", "decimal")
-SOURCE, LEVEL, UNIT = "synthdp_source", "synthdp_l", "synthdp_u"
+SOURCE, LEVEL, UNIT, NUMBER = "synthdp_source", "synthdp_l", "synthdp_u", "synthdp_n"
 NAN = "{} = CAST('NaN' AS {})"  # whether a number is none, whatever its bits
 WHOLE = "^[+-]?[0-9]+([.]0*)?$"  # a plain whole number
 # What Python's `strip` takes from both ends of a text.
@@ -80,10 +80,7 @@ class Statement:
             if column.ranged
             else self._keys(value, kind, found.keys, group[found.other], group)
         )
-        gone = f"{cell} IS NULL"
-        if kind in REALS:
-            gone += f" OR {NAN.format(value, self._number(column, kind))}"
-        branches = f"WHEN {gone} THEN {group[found.null]}"
+        branches = f"WHEN {self._absent(cell, value, column, kind)} THEN {group[found.null]}"
         for code, level in found.whole:
             text = f"CAST({cell} AS TEXT){self.dialect.collate}"
             branches += f" WHEN {text} = {self.bound(code, 'TEXT')} THEN {group[level]}"
@@ -92,8 +89,7 @@ class Statement:
     def misfits(self, cell: str, column: ColumnDomain, kind: Kind) -> list[str]:
         """Conditions: of a wrong type, outside the domain, unexpectedly missing."""
         found, value = levels_of(column, kind), self._comparable(cell, column, kind)
-        nan = f" OR {NAN.format(value, self._number(column, kind))}" if kind in REALS else ""
-        gone = f"({cell} IS NULL{nan})"
+        gone = self._absent(cell, value, column, kind)
         for code, _ in found.whole:
             text = f"CAST({cell} AS TEXT){self.dialect.collate}"
             gone = f"({gone} OR {text} = {self.bound(code, 'TEXT')})"
@@ -112,6 +108,27 @@ class Statement:
             outside = f"NOT {gone} AND NOT ({wrong}) AND ({value} < {low} OR {value} >= {high})"
         return [wrong, outside, "1 = 0" if column.missing else gone]
 
+    def number(self, cell: str, column: ColumnDomain, kind: Kind) -> str:
+        """The number of a cell of a range, within its bounds; null where there is none.
+
+        [Derived here: a value lies on that side of a bound on which Python has it (`levels_of`).
+        Between them an instant is cut to whole seconds, which rounds down before 1970 too, and
+        seconds s below 2^53 over a step r of a day at most have the floor of the true quotient,
+        since what is no whole number is further than 1 / r from the next one.]
+        """
+        value = self._comparable(cell, column, kind)
+        low, high = (self._literal(end, kind) for end in outside_of(column, kind))
+        lower, upper = (self.bound(end, "FLOAT8") for end in (column.lower, column.upper))
+        inside = value
+        if column.step_seconds is not None:
+            cut = f"EXTRACT(EPOCH FROM date_trunc('second', CAST({cell} AS TIMESTAMP)))"
+            inside = f"floor(CAST({cut} AS FLOAT8) / {column.step_seconds})"
+        return (
+            f"CASE WHEN {self._absent(cell, value, column, kind)} THEN NULL"
+            f" WHEN {value} < {low} THEN {lower} WHEN {value} >= {high} THEN {upper}"
+            f" ELSE {inside} END"
+        )
+
     def unit(self, cell: str, kind: Kind) -> str:
         """`column_domain.id_text` of an id, empty where there is none."""
         if kind == "whole":
@@ -120,6 +137,10 @@ class Statement:
         digits = f"COALESCE(NULLIF(ltrim(ltrim(split_part({text}, '.', 1), '+-'), '0'), ''), '0')"
         sign = f"CASE WHEN {text} LIKE '-%' AND {digits} <> '0' THEN '-' ELSE '' END"
         return f"COALESCE(CASE WHEN {text} ~ '{WHOLE}' THEN {sign} || {digits} ELSE {text} END, '')"
+
+    def _absent(self, cell: str, value: str, column: ColumnDomain, kind: Kind) -> str:
+        nan = f" OR {NAN.format(value, self._number(column, kind))}" if kind in REALS else ""
+        return f"({cell} IS NULL{nan})"
 
     def _comparable(self, cell: str, column: ColumnDomain, kind: Kind) -> str:
         if kind == "text":
@@ -194,11 +215,7 @@ class Statement:
         With ids there is the unit `UNIT` too; and with ids, or where rows are told `apart`, `j`,
         the number of a row among its equals.
         """
-        levels = [
-            self.level(reading.names[c.name], c, kinds[c.name], range(c.levels))
-            for c in reading.domain.columns
-        ]
-        own = [f"{level} AS {LEVEL}{i}" for i, level in enumerate(levels)]
+        own = self._own_levels(reading, kinds)
         listed = ", ".join(f"{LEVEL}{i}" for i in range(len(own)))
         if reading.id_column is None:
             found = f"SELECT {', '.join(own)} FROM {SOURCE}"
@@ -225,6 +242,43 @@ class Statement:
         if reading.holdout:
             stay += f" AND NOT {self.tossed(self.bound(reading.coins, 'TEXT'), reading.holdout)}"
         return f"SELECT {UNIT}, j, {listed} FROM ({ranked}) AS s2 WHERE {stay}"
+
+    def _own_levels(self, reading: Reading, kinds: Mapping[str, Kind]) -> list[str]:
+        levels = (
+            self.level(reading.names[c.name], c, kinds[c.name], range(c.levels))
+            for c in reading.domain.columns
+        )
+        return [f"{level} AS {LEVEL}{i}" for i, level in enumerate(levels)]
+
+    def in_order(
+        self,
+        reading: Reading,
+        kinds: Mapping[str, Kind],
+        dates: Sequence[ColumnDomain],
+        most: int | None,
+    ) -> str:
+        """The unit, the numbers of `dates` and the levels of each row that has a unit: a SELECT.
+
+        With `most` of each unit the first so many by the first date, and none without it; those of
+        one date by their levels. [Derived here: a row's rank follows from the rows of its own unit,
+        and not from where they are stored: rows that are equal in all of it are equal in the
+        answer, so that it does not matter which of them comes first.]
+        """
+        numbers = [self.number(reading.names[c.name], c, kinds[c.name]) for c in dates]
+        own = [f"{number} AS {NUMBER}{i}" for i, number in enumerate(numbers)]
+        own += self._own_levels(reading, kinds)
+        listed = [f"{NUMBER}{i}" for i in range(len(dates))]
+        listed += [f"{LEVEL}{i}" for i in range(len(reading.domain))]
+        assert reading.id_column is not None
+        unit = self.unit(reading.names[reading.id_column], kinds[reading.id_column])
+        found = f"(SELECT {unit} AS {UNIT}, {', '.join(own)} FROM {SOURCE}) AS s0"
+        stay = f"{UNIT} <> ''"
+        if most is not None:
+            place = f"PARTITION BY {UNIT}{self.dialect.collate} ORDER BY {', '.join(listed)}"
+            ranked = f"SELECT *, row_number() OVER ({place}) AS r FROM {found}"
+            found = f"({ranked} WHERE {stay} AND {NUMBER}0 IS NOT NULL) AS s1"
+            stay = f"r <= {most}"
+        return f"SELECT {', '.join([UNIT, *listed])} FROM {found} WHERE {stay}"
 
     def tossed(self, key: str, rate: float) -> str:
         """Whether the coin of a unit is below a rate (`engine.coin`); `key` is an expression."""

@@ -24,6 +24,7 @@ ONE_TABLE = (
     dataset.unit,
     dataset.missing_texts,
     dataset.source,
+    dataset.row_by_row,
     dataset.chosen,
     columns.names,
     columns.levels,
@@ -31,6 +32,19 @@ ONE_TABLE = (
     columns.value_maps,
 )
 """What holds for the columns and the source of each table."""
+READ_BY = {
+    "arrow": (
+        "parquet",
+        "reads both tables from Parquet",
+        "save both as Parquet, or give local files and leave compute.engine out",
+    ),
+    "sql": (
+        "sql",
+        "reads both tables by a query of a database",
+        "give both as kind: sql, or leave compute.engine out",
+    ),
+}
+"""Of an engine: the kind of its sources, in words, and what to do about another."""
 LAWS = ("persons", "first", "steps", "ends")
 
 
@@ -52,7 +66,11 @@ def linked_traps(spec: LinkedSpec) -> list[str]:
     found = list[str]()
     for name in spec.dataset.tables:
         told = traps(one_table(spec, name))
-        found += [warning.replace("columns", f"columns.{name}", 1) for warning in told]
+        source, moved = f"dataset.tables.{name}.source", f"columns.{name}"
+        found += [
+            warning.replace("columns", moved, 1).replace("dataset.source", source)
+            for warning in told
+        ]
         found += [
             f"columns.{name}: {column!r} sounds like an id; an id is never released"
             for column in spec.columns[name]
@@ -109,7 +127,7 @@ def _moved(loc: Loc, table: str) -> Loc:
 
 
 def _keys(spec: LinkedSpec) -> Iterator[SpecMistake]:
-    """Visits are of the persons, and rows are read in memory."""
+    """Visits are of the persons, and the engine reads both tables."""
     persons, visits = spec.dataset.persons_name, spec.dataset.visits_name
     where = ("dataset", "tables", visits)
     if (of := spec.dataset.visits.of) != persons:
@@ -120,22 +138,20 @@ def _keys(spec: LinkedSpec) -> Iterator[SpecMistake]:
             message = "levels_only keeps no values, and visits are put in order by them"
             at = ("dataset", "tables", name, "source", "levels_only")
             yield SpecMistake(at, message, "leave it out")
-        path, arrow = getattr(table.source, "path", ""), linked_engine(spec) == "arrow"
-        if arrow and table.source.kind != "parquet":
-            message = (
-                f"engine arrow reads both tables from Parquet, and this is {table.source.kind}"
-            )
-            at = ("dataset", "tables", name, "source", "kind")
-            hint = "save both as Parquet, or give local files and leave compute.engine out"
-            yield SpecMistake(at, message, hint)
-        if not arrow and (is_url(path) or is_pattern(path)):
+        path, engine = getattr(table.source, "path", ""), linked_engine(spec)
+        kind, asks, hint = READ_BY.get(engine, (table.source.kind, "", ""))
+        if table.source.kind != kind:
+            message = f"engine {engine} {asks}, and this is {table.source.kind}"
+            yield SpecMistake(("dataset", "tables", name, "source", "kind"), message, hint)
+        if engine == "memory" and (is_url(path) or is_pattern(path)):
             message = "in memory linked tables are read from one local file each, or a folder of"
             at = ("dataset", "tables", name, "source", "path")
             hint = "copy it here and give its path, or leave compute.engine out"
             yield SpecMistake(at, f"{message} Parquet", hint)
-    if (engine := spec.compute.engine) not in ("auto", "memory", "arrow"):
-        message = f"linked tables are counted in memory or by arrow so far, and not by {engine}"
-        yield SpecMistake(("compute", "engine"), message, "leave it out")
+    if spec.compute.engine == "dask":
+        message = "linked tables are not counted by dask"
+        hint = "use arrow, which reads the same Parquet files part by part, or sql, or leave it out"
+        yield SpecMistake(("compute", "engine"), message, hint)
 
 
 def _order(spec: LinkedSpec) -> Iterator[SpecMistake]:

@@ -38,6 +38,7 @@ from synthdp.spec.model.dataset import (
     ParquetSource,
     Publication,
     Signing,
+    SqlSource,
     Tracking,
 )
 from synthdp.spec.model.evaluation import Attacks, Gate, MembershipAttack
@@ -62,7 +63,9 @@ ONE_STEP = {
 
 ARROW = {"pattern": r"^.*\S.*->.*\S.*$"}
 
-LinkedSource = Annotated[CsvSource | ParquetSource | DataFrameSource, Field(discriminator="kind")]
+LinkedSource = Annotated[
+    CsvSource | ParquetSource | SqlSource | DataFrameSource, Field(discriminator="kind")
+]
 _RESOLUTION = re.compile(r"([1-9]\d{0,8})(?: (day|hour|minute|second)s?)?")
 
 

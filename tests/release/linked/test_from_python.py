@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import sqlalchemy
 
 import synthdp
+from synthdp.cli.review import examine
 from synthdp.data.visits import VisitFrame
 from synthdp.errors import DataError, OutputError
 from synthdp.privacy.linked import read_linked
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.readers.files import seal_dataframe
 from synthdp.release.linked import planned_linked
+from synthdp.spec.load.loader import own_spec
 from synthdp.verify.checks import verify_bundle
 from tests.release.linked.conftest import MOST, SPEC, spec_at, write_spec, write_tables
 from tests.release.linked.test_release_linked import kinds
@@ -163,6 +166,8 @@ def test_a_release_by_engine_arrow_from_files_of_a_pattern(ward: Path) -> None:
     memory = synthdp.Spec.load(ward).plan().to_json()["spends"]
     path = write_spec(folder, {"dataset": {"tables": content}})
     assert synthdp.Spec.load(path).plan().to_json()["spends"] == memory
+    (engine,) = [d for d in examine(own_spec(path), folder) if d.what == "engine"]
+    assert engine.state == "ok" and "has the declared columns" in engine.found
     done = synthdp.Spec.load(path).release(out=folder / "out")
     assert verify_bundle(done.bundle.path).ok
     published = (done.bundle.path / "spec.yaml").read_text()
@@ -170,3 +175,46 @@ def test_a_release_by_engine_arrow_from_files_of_a_pattern(ward: Path) -> None:
     entries = json.loads((done.bundle.path / "privacy/ledger.json").read_text())["entries"]
     (reserved,) = [e["body"] for e in entries if e["kind"] == "reserve"]
     assert reserved["read_by"]["engine"] == "arrow"
+
+
+# --- from a database, by engine sql ---
+
+
+@pytest.mark.check
+def test_a_release_by_engine_sql_from_two_queries(
+    ward: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It pays for the same looks with the same noise; nothing that is kept, logged or published has
+    an id, the address or the queries.
+    """
+    folder, content = ward.parent, {}
+    monkeypatch.setenv("WARD_URL", f"sqlite:///{folder / 'secret-name.db'}")
+    store = sqlalchemy.create_engine(f"sqlite:///{folder / 'secret-name.db'}")
+    for name in TABLES:
+        rows = pd.read_csv(folder / f"{name}.csv", dtype=str)
+        rows.to_sql(name, store, index=False)
+        (folder / f"{name}.csv").unlink()
+        source = {"kind": "sql", "url_env": "WARD_URL", "query": f"select * from {name}"}
+        content[name] = SPEC["dataset"]["tables"][name] | {"source": source}
+    store.dispose()
+    memory = synthdp.Spec.load(ward).plan().to_json()["spends"]
+    path = write_spec(folder, {"dataset": {"tables": content}, "compute": {"engine": "sql"}})
+    assert synthdp.Spec.load(path).plan().to_json()["spends"] == memory
+    (engine,) = [d for d in examine(own_spec(path), folder) if d.what == "engine"]
+    assert engine.state == "ok" and "has the declared columns" in engine.found
+    with caplog.at_level(0):
+        done = synthdp.Spec.load(path).release(out=folder / "out")
+    assert verify_bundle(done.bundle.path).ok
+    published = (done.bundle.path / "spec.yaml").read_text()
+    assert "url_env: WITHHELD" in published and "query: withheld" in published
+    entries = json.loads((done.bundle.path / "privacy/ledger.json").read_text())["entries"]
+    (reserved,) = [e["body"] for e in entries if e["kind"] == "reserve"]
+    assert reserved["read_by"]["engine"] == "sql" and reserved["read_by"]["source"] == "sql"
+    certificate = json.loads((done.bundle.path / "privacy/certificate.json").read_text())
+    assert certificate["source"] == "sql"
+    told = [p for p in (folder / "out").rglob("*") if p.is_file() and p.suffix != ".parquet"]
+    texts = caplog.text + "".join(p.read_bytes().decode(errors="replace") for p in told)
+    assert "id-0" not in texts and "id-1" not in texts
+    assert "secret-name" not in "".join(
+        p.read_bytes().decode(errors="replace") for p in done.bundle.path.rglob("*") if p.is_file()
+    )
