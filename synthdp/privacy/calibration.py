@@ -38,6 +38,7 @@ MAX_GUESSES = 10  # before the search halves, which is sure
 TARGET_STEPS = 0.3  # of the network's
 TARGET_SETTINGS = {"clip": 2.5, "learning_rate": 0.02, "ema": 0.99}
 FORM_NOISE = 1.5  # of forms of texts, times that of their sizes
+HEAPS_DELTA = 0.1  # of delta, for the threshold of heaps
 EPSILON_TOLERANCE = 5e-4  # the plan may leave this fraction of epsilon unspent
 
 
@@ -159,6 +160,16 @@ def _rough_plan(
         pairs=(
             replace(tables(privacy.pairs, shares.pairs), scales=_pair_scales(spec))
             if privacy.pairs
+            else None
+        ),
+        heaps=(
+            TextBudget(
+                1 / share_mu(spec, shares.heaps),
+                HEAPS_DELTA * privacy.delta / UNITS[privacy.adjacency],
+                rows_per_unit,
+                "numbers",
+            )
+            if shares.heaps
             else None
         ),
         estimands=_started(estimands, share_mu(spec, shares.estimands)) if estimands else {},

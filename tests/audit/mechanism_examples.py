@@ -23,7 +23,7 @@ from synthdp.audit.mechanisms.planned import (
     chooses,
     drawn,
     no_ticks,
-    of_texts,
+    of_keys,
     random_weights,
     ranged_pairs,
     rank_questions,
@@ -45,7 +45,7 @@ from synthdp.privacy.mechanisms.anm import (
     PairTable,
 )
 from synthdp.privacy.mechanisms.contrasts import Contrast, ContrastBudget
-from synthdp.privacy.mechanisms.frequent_texts import FrequentTexts, Reading, TextBudget
+from synthdp.privacy.mechanisms.frequent_texts import FrequentTexts, TextBudget
 from synthdp.privacy.mechanisms.interaction_screen import ChosenInteractions, InteractionScreen
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, ChosenMarginals, NoisyMarginals
 from synthdp.privacy.mechanisms.mechanism import Mechanism
@@ -320,17 +320,16 @@ def _scores(domain: Domain) -> tuple[ScoreCounts, ...]:
 
 
 def _frequent_texts(domain: Domain) -> tuple[FrequentTexts, ...]:
-    """Columns of texts, alone and together; one with a threshold that most texts reach."""
-    columns = of_texts(domain)
-    if not columns:
-        return ()
-    last = dict([columns.popitem()])
-    wholes: dict[str, Reading] = dict.fromkeys(last, "whole")
-    commas: dict[str, Reading] = dict.fromkeys(last, "whole with commas")
+    """Columns of texts and of numbers, alone and together; one with a threshold that most keys
+    reach.
+    """
+    columns = of_keys(domain)
+    texts = {name: reading for name, reading in columns.items() if reading == "text"}
+    chosen = [columns, columns.fromkeys(columns.keys() - texts.keys(), "number"), texts]
+    for reading in ("whole", "whole with commas"):
+        chosen.append(dict.fromkeys(list(texts)[-1:], reading))
     budgets = TextBudget(0.4, 1e-3, 3), TextBudget(6.0, 1e-9, 3), TextBudget(0.3, 0.2, 3)
-    return tuple(
-        b.choose(chosen) for b in budgets for chosen in (last, columns | last, wholes, commas)
-    )
+    return tuple(budget.choose(some) for budget in budgets for some in chosen if some)
 
 
 EXAMPLES: dict[type, Examples] = {
