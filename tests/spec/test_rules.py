@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from synthdp.bundle.descriptions import public_spec, spec_yaml
 from synthdp.data.domain import Domain
+from synthdp.errors import SpecError
 from synthdp.privacy.calibration import make_plan
 from synthdp.spec.checks.checks import traps
 from synthdp.spec.load.loader import parse_spec
@@ -226,7 +227,7 @@ def test_heaps_are_looked_for_where_bins_hold_several_numbers_and_are_left_out()
     spec = loose()
     assert spec.privacy.heaps == ("pay",), "price has a bin a number, age a spike, told bins"
     assert spec.privacy.shares.heaps == LEFT_OUT.heaps
-    assert loose(epsilon=0.1).privacy.heaps == (), "noise would leave nothing of them"
+    assert loose(epsilon=0.03).privacy.heaps == (), "noise would leave nothing of them"
     assert loose("none").privacy.shares.heaps == 0
     shares = {"measure": 0.3, "graph": 0.6, "train": 0.0}
     assert loose(shares=shares | {"measure": 0.4}).privacy.heaps == ()
@@ -262,9 +263,9 @@ def test_wide_money_in_bins_of_one_width_is_warned_of() -> None:
 @pytest.mark.parametrize(
     ("rows", "epsilon", "columns", "bins"),
     [
-        (100, 1.0, 1, 64),
-        (5000, 0.3, 14, 64),
-        (5000, 1.0, 14, 128),
+        (100, 1.0, 1, 128),
+        (5000, 0.3, 14, 128),
+        (5000, 1.0, 14, 512),
         (15_000, 1.0, 14, 512),
         (15_000, 1.0, 400, 64),
         (10**7, 10.0, 2, 512),
