@@ -7,7 +7,7 @@ end of a scale. A private look tells such numbers with noisy counts
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -33,7 +33,7 @@ def with_heaps(domain: Domain, told: NoisyTexts | None, tables: Sequence[NoisyTa
     return replace(domain, columns=tuple(columns))
 
 
-def _heaped(column: ColumnDomain, counts: dict[str, int], levels: NoisyTable) -> ColumnDomain:
+def _heaped(column: ColumnDomain, counts: Mapping[str, int], levels: NoisyTable) -> ColumnDomain:
     """The column with its heaps. A level has at least the rows of its heaps.
 
     A heap's part of its level is its noisy count over the level's: both have noise, and the level's

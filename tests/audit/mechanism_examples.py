@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -45,7 +45,7 @@ from synthdp.privacy.mechanisms.anm import (
     PairTable,
 )
 from synthdp.privacy.mechanisms.contrasts import Contrast, ContrastBudget
-from synthdp.privacy.mechanisms.frequent_texts import FrequentTexts, TextBudget
+from synthdp.privacy.mechanisms.frequent_texts import FrequentTexts, Reading, TextBudget
 from synthdp.privacy.mechanisms.interaction_screen import ChosenInteractions, InteractionScreen
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, ChosenMarginals, NoisyMarginals
 from synthdp.privacy.mechanisms.mechanism import Mechanism
@@ -323,11 +323,10 @@ def _frequent_texts(domain: Domain) -> tuple[FrequentTexts, ...]:
     """Columns of texts and of numbers, alone and together; one with a threshold that most keys
     reach.
     """
-    columns = of_keys(domain)
-    texts = {name: reading for name, reading in columns.items() if reading == "text"}
-    chosen = [columns, columns.fromkeys(columns.keys() - texts.keys(), "number"), texts]
-    for reading in ("whole", "whole with commas"):
-        chosen.append(dict.fromkeys(list(texts)[-1:], reading))
+    columns, readings = of_keys(domain), get_args(Reading)
+    texts = [name for name, reading in columns.items() if reading == "text"]
+    chosen: list[dict[str, Reading]] = [columns, dict.fromkeys(domain.numbers, "number")]
+    chosen += [dict.fromkeys(texts[-1:], reading) for reading in readings if reading != "number"]
     budgets = TextBudget(0.4, 1e-3, 3), TextBudget(6.0, 1e-9, 3), TextBudget(0.3, 0.2, 3)
     return tuple(budget.choose(some) for budget in budgets for some in chosen if some)
 
