@@ -112,7 +112,7 @@ class Fitted:
 
     def drawn_from(self, domain: Domain) -> Domain:
         """The domain whose columns know the heaps that were told: values are drawn from it."""
-        return with_heaps(domain, self.heaps.value if self.heaps else None, self.marginals.value)
+        return with_heaps(domain, self.heaps.value if self.heaps else None, self.tables.value)
 
     @property
     def tables(self) -> Released[tuple[NoisyTable, ...]]:
