@@ -53,7 +53,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_heaps_are_drawn_as_often_as_they_are_and_the_bundle_verifies(made: Path) -> None:
-    assert inspect_bundle(made).problems == []
+    assert not inspect_bundle(made).problems
     rows = pd.read_csv(made / "synthetic.csv")
     more = pd.concat(Sampler.of_bundle(made).sample(ROWS, rng=generator(1)))
     for drawn in (rows, more):
@@ -67,7 +67,7 @@ def test_heaps_are_drawn_as_often_as_they_are_and_the_bundle_verifies(made: Path
 def test_the_look_is_planned_charged_and_certified(made: Path) -> None:
     facts = certificate(made)
     (planned,) = (p for p in facts["planned"] if p["purpose"] == "heaps")
-    assert planned["event"]["kind"] == "thresholded_gaussian", planned["event"]
+    assert "thresholded_gaussian" in json.dumps(planned["event"])
     assert "on numbers that occur" in planned["mechanism"]
     joint = {g["size"]: g["joint_epsilon"] for g in facts["groups"]}
     assert joint[2] < 2.3 * joint[1], "the look can be widened to groups"

@@ -493,7 +493,6 @@ def numbers(module: Any, domain: Domain) -> Any:
 
 FREQUENT: Anchors = {
     "values": ("values = table.frame[name][~table.held_out]", "values = @"),
-    "number": ('"number": lambda number: repr(float(number)),', '"number": lambda number: @,'),
     "threshold": ("sigma=self.sigma, threshold=self.threshold)", "sigma=self.sigma, threshold=@)"),
     "sigma": ("(counts, sigma=self.sigma", "(counts, sigma=@"),
     "kept": (
@@ -514,11 +513,9 @@ the number of keys | output | told <- ALL
 """
 NUMBERS_BUGS = """
 ranks for numbers | moved | values <- table.frame[name][~table.held_out].rank()
-numbers of rows that are held out | moved | values <- table.frame[name]
-two keys of a number | moved | key <- KEYS
-noise for one column | moved | sigma <- self.budget.noise_multiplier
+rows that count twice | moved | key <- counts[name, key] = 2 * count
+a third of the noise | moved | sigma <- self.sigma / 3
 noise of the data | sigma | sigma <- self.sigma + len(counts)
-a threshold for one row | moved | threshold <- 9
 """
 SCREEN: Anchors = {
     "scores": ("scores -= np.array(self.by_chance, dtype=np.int64)", "@"),
