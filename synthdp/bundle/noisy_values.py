@@ -14,8 +14,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import VerifyError
 from synthdp.files import parse_json, read_text
-from synthdp.graph.heaps import with_heaps
-from synthdp.graph.level_groups import LevelLaw
+from synthdp.graph.level_groups import LevelLaw, with_heaps
 from synthdp.privacy.mechanisms.contrasts import ContrastBudget
 from synthdp.privacy.mechanisms.frequent_texts import NoisyTexts
 from synthdp.privacy.mechanisms.marginals import NoisyTable

@@ -21,8 +21,7 @@ from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery import Releaser
-from synthdp.graph.heaps import with_heaps
-from synthdp.graph.level_groups import LevelLaw, on_groups
+from synthdp.graph.level_groups import LevelLaw, on_groups, with_heaps
 from synthdp.graph.margins import Probabilities, smoothed
 from synthdp.graph.predict import pair_tables
 from synthdp.graph.stage import GraphResult, find_graph

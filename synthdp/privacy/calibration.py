@@ -29,6 +29,7 @@ from synthdp.privacy.mechanisms.sums import ProductSums
 from synthdp.privacy.plan import MechanismFactory, ReleasePlan
 from synthdp.privacy.table import Columns
 from synthdp.spec.model import ReleaseSpec, SynthesizerSettings
+from synthdp.spec.model.rules import LEFT_OUT
 
 # times the noise of the rough plan for each row of a unit: near the truth wherever the accountant
 # can tell
@@ -38,7 +39,6 @@ MAX_GUESSES = 10  # before the search halves, which is sure
 TARGET_STEPS = 0.3  # of the network's
 TARGET_SETTINGS = {"clip": 2.5, "learning_rate": 0.02, "ema": 0.99}
 FORM_NOISE = 1.5  # of forms of texts, times that of their sizes
-HEAPS_DELTA = 0.1  # of delta, for the threshold of heaps
 EPSILON_TOLERANCE = 5e-4  # the plan may leave this fraction of epsilon unspent
 
 
@@ -165,7 +165,7 @@ def _rough_plan(
         heaps=(
             TextBudget(
                 1 / share_mu(spec, shares.heaps),
-                HEAPS_DELTA * privacy.delta / UNITS[privacy.adjacency],
+                LEFT_OUT.told * privacy.delta / UNITS[privacy.adjacency],
                 rows_per_unit,
                 "numbers",
             )

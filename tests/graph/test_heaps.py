@@ -7,7 +7,7 @@ import pytest
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
-from synthdp.graph.heaps import with_heaps
+from synthdp.graph.level_groups import with_heaps
 from synthdp.graph.margins import margin_probabilities
 from synthdp.privacy.mechanisms.frequent_texts import NoisyTexts
 from synthdp.privacy.mechanisms.marginals import NoisyTable

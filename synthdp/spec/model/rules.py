@@ -33,7 +33,8 @@ class LeftOut:
 
     All else gets the rest: noises add in squares, so that moments make that of others 1% larger.
     They are measured where noise moves a mean by at most `moved` half ranges, at about twice its
-    deviation. `heaps` are looked for where one of a part `heap` of the rows would be told.
+    deviation. `heaps` are looked for where one of a part `heap` of the rows would be told; the
+    part `told` of delta is for their threshold.
     """
 
     estimands: float = 0.15
@@ -41,6 +42,7 @@ class LeftOut:
     moved: float = 0.2
     heaps: float = 0.1
     heap: float = 0.1
+    told: float = 0.1
 
 
 LEFT_OUT = LeftOut()
