@@ -102,7 +102,7 @@ def released(spec: ReleaseSpec, rows: pd.DataFrame, folder: Path) -> pd.DataFram
     )
     fitted, rng = fit(session, spec, domain, progress=unheard), fresh_generator()
     codes = sample(fitted, spec, rng=rng, progress=unheard).value
-    table = Constraints.from_spec(spec, domain).decode(codes, rng=rng)
+    table = Constraints.from_spec(spec, fitted.drawn_from(domain)).decode(codes, rng=rng)
     table.to_csv(folder / "synthetic.csv", index=False)
     return pd.read_csv(folder / "synthetic.csv", dtype=str, keep_default_na=False)
 

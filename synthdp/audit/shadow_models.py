@@ -198,13 +198,11 @@ def shadow_spec(spec: ReleaseSpec, *, finding: Sequence[str] = ("predict",)) -> 
     """The release's spec at the size of a shadow model.
 
     It has the same budget and model, and fewer rows and steps. Its graph is given and free, except
-    in the modes `finding`, in which each model finds its own. It has no estimands and no moments,
-    which so few rows would not fill: what they cost goes to the tables.
+    in the modes `finding`, in which each model finds its own. It has no estimands, moments and
+    heaps, which so few rows would not fill: what they cost goes to the tables.
     """
-    attack, shares = spec.attacks.membership, spec.privacy.shares
-    tables = shares.measure + shares.estimands + shares.moments
-    freed = {"measure": tables, "estimands": 0.0, "moments": 0.0}
-    shares = shares.model_copy(update=freed)
+    attack, privacy = spec.attacks.membership, spec.privacy.for_tables()
+    shares = privacy.shares
     rows = DeclaredRows(kind="public", value=attack.rows)
     trained = sample_rate(spec) * attack.rows  # in a secret sample as small as the release's
     batch = max(1, math.ceil(trained / 8))
@@ -215,7 +213,7 @@ def shadow_spec(spec: ReleaseSpec, *, finding: Sequence[str] = ("predict",)) -> 
     return spec.model_copy(
         update={
             "dataset": spec.dataset.model_copy(update={"rows": rows}),
-            "privacy": spec.privacy.model_copy(update={"shares": shares}),
+            "privacy": privacy.model_copy(update={"shares": shares}),
             "graph": graph,
             "estimands": (),
             "synthesizer": spec.synthesizer.model_copy(

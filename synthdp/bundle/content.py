@@ -36,6 +36,7 @@ from synthdp.files import SUMS, check_plain, parse_json, read_text, sync
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.validation import ValidationReport
 from synthdp.ledger.entries import INTERNAL, Entry
+from synthdp.privacy.mechanisms.frequent_texts import NoisyTexts
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import Spend
 from synthdp.privacy.private import Receipt, Released
@@ -62,8 +63,8 @@ class BundleContent:
     plan, with what the run did not need: its spends, and units in a group -> epsilon at the spec's
     delta. `synthetic` has the spec's columns and number of rows. `validation` is what released
     tables say of a given graph. `audit` was made without real rows. `scores` are there exactly
-    where the spec has them charged, and `estimands`, the content of their file, where it pays for
-    sums.
+    where the spec has them charged, `estimands`, the content of their file, where it pays for sums,
+    and `heaps` where it has a share for them.
     """
 
     spec: ReleaseSpec
@@ -78,6 +79,7 @@ class BundleContent:
     audit: AuditRecord | None = None
     scores: Released[DpScores] | None = None
     estimands: Released[dict[str, Any]] | None = None
+    heaps: Released[NoisyTexts] | None = None
 
 
 def check_content(content: BundleContent, ledger: Ledger) -> list[Entry]:
@@ -142,6 +144,10 @@ def _table_receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
     table = released("synthetic", content.synthetic, pd.DataFrame).receipts
     receipts = dict.fromkeys((CSV_NAME, PARQUET_NAME), table)
     receipts["marginals.json"] = released("tables", content.tables, tuple).receipts
+    if (content.heaps is not None) != (content.spec.privacy.shares.heaps > 0):
+        refuse("heaps", "must be there where the spec has a share for them, and nowhere else")
+    if content.heaps is not None:
+        receipts["marginals.json"] |= released("heaps", content.heaps, NoisyTexts).receipts
     receipts |= dict.fromkeys(MODEL_FILES, released("model", content.model, None).receipts)
     if not all(isinstance(t, NoisyTable) for t in content.tables.value):
         raise BoundaryError("bundle: tables must be NoisyTable values")

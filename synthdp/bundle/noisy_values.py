@@ -14,8 +14,9 @@ from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import VerifyError
 from synthdp.files import parse_json, read_text
-from synthdp.graph.level_groups import LevelLaw
+from synthdp.graph.level_groups import LevelLaw, with_heaps
 from synthdp.privacy.mechanisms.contrasts import ContrastBudget
+from synthdp.privacy.mechanisms.frequent_texts import NoisyTexts
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.sums import (
     NoisyContrast,
@@ -70,6 +71,32 @@ def read_tables(bundle: Path) -> tuple[NoisyTable, ...]:
     return tuple(map(table_from_json, stated))
 
 
+def heaps_json(told: NoisyTexts | None) -> dict[str, Any]:
+    """The heaps that were told, as a part of `marginals.json`, where they were looked for."""
+    if told is None:
+        return {}
+    counts = {name: dict(own) for name, own in told.counts.items()}
+    return {"heaps": {"sigma": told.sigma, "threshold": told.threshold, "counts": counts}}
+
+
+def read_heaps(bundle: Path) -> NoisyTexts | None:
+    """The heaps that were told of a bundle's rows, where they were looked for.
+
+    Raises:
+        OSError, ValueError, KeyError, TypeError: the file cannot be read.
+    """
+    stated = parse_json(read_text(bundle / MARGINALS)).get("heaps")
+    if stated is None:
+        return None
+    counts = {
+        str(name): {str(number): int(count) for number, count in own.items()}
+        for name, own in dict(stated["counts"]).items()
+    }
+    if not np.isfinite([float(number) for own in counts.values() for number in own]).all():
+        raise ValueError("a heap is no number")
+    return NoisyTexts(counts, float(stated["sigma"]), int(stated["threshold"]))
+
+
 def over_domain(table: NoisyTable, domain: Domain) -> bool:
     """Whether a table has columns of the domain, and the shape of their levels or groups."""
     if len(set(table.columns)) < len(table.columns) or not set(table.columns) <= {*domain.names}:
@@ -84,7 +111,7 @@ def over_domain(table: NoisyTable, domain: Domain) -> bool:
 
 
 def level_law(bundle: Path, domain: Domain, *, margins: bool) -> LevelLaw:
-    """What the noisy tables of a bundle say of levels.
+    """What the noisy tables of a bundle say of levels, whose columns know their heaps.
 
     `margins` says that the law of every column will be asked for, not only of those with groups.
 
@@ -96,7 +123,7 @@ def level_law(bundle: Path, domain: Domain, *, margins: bool) -> LevelLaw:
         hint=f"see `synthdp verify {bundle}`",
     )
     try:
-        tables = read_tables(bundle)
+        tables, told = read_tables(bundle), read_heaps(bundle)
     except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
         raise VerifyError(
             f"cannot read marginals.json in {bundle}: {type(error).__name__}",
@@ -108,10 +135,10 @@ def level_law(bundle: Path, domain: Domain, *, margins: bool) -> LevelLaw:
     fit = all(
         over_domain(t, domain) and np.isfinite(t.counts).all() and t.sigma > 0 for t in tables
     )
-    if not fit or not known.issuperset(asked):
+    if not fit or not known.issuperset({*asked, *(told.counts if told else ())}):
         raise foreign
     try:
-        return LevelLaw.of_tables(tables, domain)
+        return LevelLaw.of_tables(tables, with_heaps(domain, told, tables))
     except ValueError:
         raise foreign from None
 

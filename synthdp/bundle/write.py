@@ -26,7 +26,7 @@ from synthdp.bundle.content import (
 from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.derived import DERIVED, EFFECTS, as_json
 from synthdp.bundle.descriptions import public_spec, spec_yaml
-from synthdp.bundle.noisy_values import ESTIMANDS, tables_json
+from synthdp.bundle.noisy_values import ESTIMANDS, heaps_json, tables_json
 from synthdp.bundle.signing import STATEMENT, Signer, make_statement, sign
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME, write_csv, write_parquet
 from synthdp.files import SUMS
@@ -100,13 +100,14 @@ def _write_all(
     _write_model(draft, content.model.value)
     steps.begin(describing)
     told = [e.to_json() for e in entries]
+    told_heaps = content.heaps.value if content.heaps else None
     ledger = {"run": content.run, "balance": balance.to_json(), "entries": told}
     graph = content.graph.value if isinstance(content.graph, Released) else content.graph
     found = {"validation": content.validation.value.to_json()} if content.validation else {}
     write_text(draft / "spec.yaml", spec_yaml(spec))
     for name, stated in {
         "graph.json": graph.to_json() | found,
-        "marginals.json": tables_json(content.tables.value),
+        "marginals.json": tables_json(content.tables.value) | heaps_json(told_heaps),
         "privacy/ledger.json": ledger,
         "privacy/certificate.json": facts.model_dump(mode="json"),
         "privacy/profile.json": profile_of(facts.planned, spec),

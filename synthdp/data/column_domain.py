@@ -32,7 +32,8 @@ class ColumnDomain:
     for whole numbers, inclusive for real ones), on the column's numeric scale (datetimes: whole
     resolution steps since 1970-01-01). `grouped` says that bins are groups of narrower ones, chosen
     by how many rows they hold. `missing_codes` stand for a missing value in the source, and each
-    first text of `sources` for the label beside it.
+    first text of `sources` for the label beside it. `heaps` are numbers that were found to be
+    common inside bins: a level, a number of it, and the share of the level's rows that have it.
     """
 
     name: str
@@ -49,6 +50,7 @@ class ColumnDomain:
     grouped: bool = False
     missing_codes: tuple[str, ...] = ()
     sources: tuple[tuple[str, str], ...] = ()
+    heaps: tuple[tuple[int, float, float], ...] = ()
 
     @property
     def levels(self) -> int:

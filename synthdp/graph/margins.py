@@ -39,6 +39,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg.lapack import dposv
+from scipy.ndimage import median_filter
 from scipy.special import erfcx, log_ndtr, ndtr
 
 from synthdp.data.column_domain import ColumnDomain
@@ -68,7 +69,8 @@ class SmoothingSettings:
 
     Heaps: `heap`: standard deviations above the smooth margin at which a bin is one; `heap_cost`:
     nats that it costs, for where it is and how large; `heap_rounds`: rounds in which heaps are
-    found and taken out.
+    found and taken out; `beside`: bins with it in the middle, of whose median it is twice at least,
+    to be tried as one first.
 
     Smooth logarithm: `cosines`: how many, and `decay` of their variance: by this power of the
     frequency; `variances` of the slowest cosine's weight, the smoothest margin first; `places`:
@@ -89,6 +91,7 @@ class SmoothingSettings:
     heap: float = 4.0
     heap_cost: float = 6.0
     heap_rounds: int = 4
+    beside: int = 9
     cosines: int = 32
     decay: int = 4
     slope: float = 0.02
@@ -253,17 +256,20 @@ def _with_heaps(
     smooth: Callable[[Floats, float, float], Sequence[Model]],
 ) -> Iterator[Model]:
     heaps, expected = np.zeros(len(values), bool), values
+    # A rough margin may follow one bin that holds most rows: it is known by those beside it.
+    near = np.asarray(median_filter(values, SETTINGS.beside, mode="mirror"))
+    alone = values - near > np.maximum(SETTINGS.heap * sigma, values / 2)
     for _ in range(SETTINGS.heap_rounds):
         # A heap says nothing of its neighbours.
-        rest = max(total - float((values - expected)[heaps].sum()), 1e-9)
-        models = smooth(np.where(heaps, expected, values), sigma, rest)
+        below = np.where(heaps, near, values)
+        models = smooth(below, sigma, max(total - float((values - below).sum()), 1e-9))
         for likelihood, shares in models:
             yield likelihood - SETTINGS.heap_cost * heaps.sum(), np.where(heaps, values, shares)
         expected = max(models, key=lambda model: model[0])[1]
-        found = values - expected > SETTINGS.heap * sigma
+        found = alone | (values - expected > SETTINGS.heap * sigma)
         if (found == heaps).all():
             return
-        heaps = found
+        heaps, alone = found, np.zeros(len(values), bool)
 
 
 def _process_models(values: Floats, sigma: float, total: float) -> list[Model]:

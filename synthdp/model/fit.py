@@ -21,7 +21,7 @@ from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery import Releaser
-from synthdp.graph.level_groups import LevelLaw, on_groups
+from synthdp.graph.level_groups import LevelLaw, on_groups, with_heaps
 from synthdp.graph.margins import Probabilities, smoothed
 from synthdp.graph.predict import pair_tables
 from synthdp.graph.stage import GraphResult, find_graph
@@ -37,11 +37,13 @@ from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.dpsgd.training import Training, Weights
 from synthdp.privacy.journal import Checkpoints
 from synthdp.privacy.mechanisms.contrasts import ContrastBudget
+from synthdp.privacy.mechanisms.frequent_texts import NoisyTexts
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.mechanism import Mechanism
 from synthdp.privacy.mechanisms.sums import Sums
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.plan import (
+    HEAPS,
     INTERACTIONS,
     MEASURE,
     MOMENTS,
@@ -97,13 +99,19 @@ class Fitted:
     """Everything that a run released on its way to the synthesizer.
 
     `sums` are those of the spec's estimands, by name, and of all numbers as `MOMENTS`. Tables of
-    estimands are among `marginals`.
+    estimands are among `marginals`. `heaps` are numbers that many rows have, where they were looked
+    for: what comes of `marginals` has their receipt.
     """
 
     marginals: Released[tuple[NoisyTable, ...]]
     graph: GraphResult
     synthesizer: Released[Synthesizer]
     sums: Mapping[str, Released[Sums]] = field(default_factory=dict)
+    heaps: Released[NoisyTexts] | None = None
+
+    def drawn_from(self, domain: Domain) -> Domain:
+        """The domain whose columns know the heaps that were told: values are drawn from it."""
+        return with_heaps(domain, self.heaps.value if self.heaps else None, self.tables.value)
 
     @property
     def tables(self) -> Released[tuple[NoisyTable, ...]]:
@@ -120,7 +128,11 @@ def fit(
     check: Check = lambda tables: None,
 ) -> Fitted:
     """Measure, find the graph, train. `check` may stop the run after the first noisy tables."""
-    marginals = measure(releaser, check)
+    marginals, heaps = measure(releaser, check), None
+    if (budget := releaser.plan.heaps) is not None:
+        chosen = budget.choose(dict.fromkeys(spec.privacy.heaps, "number"))
+        heaps = releaser.release(chosen, purpose=HEAPS)
+        marginals = marginals.zip(heaps).map(lambda both: both[0])
     tables, sums = tables_and_sums(releaser.plan.estimands)
     planned = {estimand_purpose(name): mechanism for name, mechanism in (tables | sums).items()}
     moments = releaser.plan.moments
@@ -134,7 +146,7 @@ def fit(
     )
     graph, acting = with_interactions(releaser, spec, domain, marginals, graph)
     synthesizer = train(releaser, spec, domain, marginals, graph, progress=progress, acting=acting)
-    return Fitted(marginals, graph, synthesizer, released)
+    return Fitted(marginals, graph, synthesizer, released, heaps)
 
 
 def _contrasted(releaser: TrainingReleaser, name: str, sums: Released[Any]) -> Released[Any]:

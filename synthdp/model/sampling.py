@@ -39,7 +39,7 @@ def sample(
     drawn rows, `begin` of each later step by its name.
     """
     domain = Domain.from_spec(spec.columns)
-    constraints = Constraints.from_spec(spec, domain)
+    constraints = Constraints.from_spec(spec, fitted.drawn_from(domain))
     table = _TableDraw(spec, domain, constraints, rng, progress, begin)
     sums = fitted.tables.map(lambda _: dict[str, Sums]())
     for name, one in fitted.sums.items():
@@ -56,7 +56,8 @@ def try_constraints(fitted: Fitted, spec: ReleaseSpec, *, rng: np.random.Generat
     Raises:
         ConstraintsUnmet: too few rows fulfil the constraints.
     """
-    constraints = Constraints.from_spec(spec, Domain.from_spec(spec.columns))
+    domain = fitted.drawn_from(Domain.from_spec(spec.columns))
+    constraints = Constraints.from_spec(spec, domain)
     if not constraints.expressions:
         return
     synthesizer, threads = fitted.synthesizer.value, spec.compute.threads

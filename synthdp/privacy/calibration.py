@@ -29,6 +29,7 @@ from synthdp.privacy.mechanisms.sums import ProductSums
 from synthdp.privacy.plan import MechanismFactory, ReleasePlan
 from synthdp.privacy.table import Columns
 from synthdp.spec.model import ReleaseSpec, SynthesizerSettings
+from synthdp.spec.model.rules import LEFT_OUT
 
 # times the noise of the rough plan for each row of a unit: near the truth wherever the accountant
 # can tell
@@ -155,6 +156,16 @@ def _rough_plan(
         pairs=(
             replace(tables(privacy.pairs, shares.pairs), scales=_pair_scales(spec))
             if privacy.pairs
+            else None
+        ),
+        heaps=(
+            TextBudget(
+                1 / share_mu(spec, shares.heaps),
+                LEFT_OUT.told * privacy.delta / UNITS[privacy.adjacency],
+                rows_per_unit,
+                "numbers",
+            )
+            if shares.heaps
             else None
         ),
         estimands=_started(estimands, share_mu(spec, shares.estimands)) if estimands else {},

@@ -33,7 +33,7 @@ from synthdp.spec.model import Model
 # Purposes, as ledgers and certificates name them; those of the graph, and of estimands, have a name
 # of their own each.
 MEASURE, PAIRS, TARGETS, TRAIN, SCORES = "measure", "pairs", "targets", "train", "scores"
-MOMENTS = "moments"
+MOMENTS, HEAPS = "moments", "heaps"
 # Of a run that drafts a spec (`synthdp init --private`), and of no release.
 FORMS, TEXTS = "forms", "texts"
 GRAPH, ESTIMAND = "graph: ", "estimand: "
@@ -46,6 +46,7 @@ SERVES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         MEASURE: TABLE_USES,
         PAIRS: PAIR_USES,
         MOMENTS: ("answers",),
+        HEAPS: ("values inside levels",),
         TARGETS: ("model",),
         TRAIN: ("model",),
         SCORES: ("published scores",),
@@ -122,7 +123,7 @@ class ReleasePlan:
     """Every spend of one run, in fields that are named like their purposes; None is not planned.
 
     `measure`: one-way tables of all columns. `pairs`: two-way tables that the spec names.
-    `moments`: sums of all numbers.
+    `moments`: sums of all numbers. `heaps`: numbers that many rows have.
     `estimands`: what each of the spec's estimands is made of, by name. `graph`: what the graph
     stage may release, by name. `targets`: training of the targets' heads. `train`:
     training of the network. `scores`: published scores. `forms` and `texts`: how the values of
@@ -137,6 +138,7 @@ class ReleasePlan:
     measure: NoisyMarginals | None = None
     pairs: NoisyMarginals | None = None
     moments: ProductSums | None = None
+    heaps: TextBudget | None = None
     estimands: Mapping[str, PlannedMechanism] = field(default_factory=dict, hash=False)
     graph: Mapping[str, PlannedMechanism] = field(default_factory=dict, hash=False)
     targets: DpSgd | None = None
@@ -153,6 +155,7 @@ class ReleasePlan:
             (MEASURE, self.measure),
             (PAIRS, self.pairs),
             (MOMENTS, self.moments),
+            (HEAPS, self.heaps),
             *((estimand_purpose(name), mechanism) for name, mechanism in self.estimands.items()),
             *((graph_purpose(name), mechanism) for name, mechanism in self.graph.items()),
             (TARGETS, self.targets),

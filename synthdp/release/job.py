@@ -244,7 +244,7 @@ def draw(session: Session, job: Job, fitted: Fitted) -> DrawnTable:
 
     A run that has published its table is only to be judged: its table is read in the bundle.
     """
-    constraints = Constraints.from_spec(job.spec, job.domain)
+    constraints = Constraints.from_spec(job.spec, fitted.drawn_from(job.domain))
 
     def decoded() -> Released[pd.DataFrame]:
         return codes.map(lambda c: constraints.decode(c, rng=fresh_generator()))

@@ -321,6 +321,7 @@ def publish(
         audit=job.audit,
         scores=scores,
         estimands=estimands_of(job, fitted),
+        heaps=fitted.heaps,
     )
     return write_bundle(job.bundle, content, ledger=job.ledger, force=force, signer=job.signer)
 

@@ -301,10 +301,8 @@ def comparable(spec: ReleaseSpec, rows: Rows, learned: int) -> ReleaseSpec:
             "there is nothing to compare: the spec has no graph",
             hint="draw one in graph.edges, or use graph.mode learn or predict",
         )
-    graph, shares, judged = spec.graph, spec.privacy.shares, spec.evaluation
-    tables = shares.measure + shares.estimands + shares.moments
-    freed = {"measure": tables, "estimands": 0.0, "moments": 0.0}
-    privacy = spec.privacy.model_copy(update={"shares": shares.model_copy(update=freed)})
+    graph, judged = spec.graph, spec.evaluation
+    privacy = spec.privacy.for_tables()
     settings = {"enabled": True, "effects": (), "random_targets": judged.random_targets or learned}
     if graph.on_refuted == "fail":
         graph = graph.model_copy(update={"on_refuted": "flag"})

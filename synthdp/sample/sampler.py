@@ -129,6 +129,7 @@ class Sampler:
                 f"the model in {bundle} is not over the columns and levels of its spec",
                 hint=f"see `synthdp verify {bundle}`",
             )
+        domain = law.groups.domain
         constraints, graph = Constraints.from_spec(spec, domain), read_graph(bundle)
         return cls(spec.columns, domain, synthesizer, constraints, law, raked, graph)
 

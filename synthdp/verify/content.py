@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from synthdp.bundle.noisy_values import read_tables
+from synthdp.bundle.noisy_values import read_heaps, read_tables
 from synthdp.bundle.table_files import CSV_NAME, check_header
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes, encode_column
@@ -26,10 +26,12 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.graph.level_groups import groups_of
 from synthdp.model.constraints import Constraints
 from synthdp.model.synthesizer import Synthesizer
+from synthdp.privacy.events.kernel import ThresholdedGaussianDpEvent
 from synthdp.privacy.events.kinds import event_from_json, kind_of
+from synthdp.privacy.mechanisms.frequent_texts import TextBudget
 from synthdp.privacy.noise import fresh_generator
-from synthdp.privacy.plan import SERVES, TABLE_USES
-from synthdp.verify.reader import VERIFY, Reader
+from synthdp.privacy.plan import HEAPS, SERVES, TABLE_USES
+from synthdp.verify.reader import VERIFY, Reader, wrong
 
 PICKLE_STARTS = (b"\x80", b"PK\x03\x04", b"(", b"c", b"]", b"}")
 
@@ -171,6 +173,36 @@ def check_marginals(reader: Reader) -> Iterator[str]:
     )
     if precision > paid * (1 + 1e-9):
         yield "marginals.json: claims less noise than the ledger's charges paid for"
+    yield from (f"marginals.json: heaps: {problem}" for problem in _heap_problems(reader, domain))
+
+
+def _heap_problems(reader: Reader, domain: Domain) -> Iterator[str]:
+    """How the heaps are not what the ledger's charge paid for: whole noisy counts from a threshold
+    on, of numbers inside bounds, in the columns that the spec names.
+    """
+    spec, told, charges = reader.spec, read_heaps(reader.folder), reader.paid(HEAPS)
+    asked = spec.privacy.shares.heaps > 0
+    if (told is not None, len(charges)) != (asked, int(asked)):
+        yield "the spec's share for them, the charges and what was told do not agree"
+        return
+    if told is None:
+        return
+    event = event_from_json(charges[0])
+    if not isinstance(event, ThresholdedGaussianDpEvent):
+        yield "their charge is of another kind"
+        return
+    budget = TextBudget(event.sigma, event.delta, spec.dataset.privacy_unit.max_rows, "numbers")
+    paid = budget.choose(dict.fromkeys(spec.privacy.heaps, "number"))
+    counts = [n for own in told.counts.values() for n in own.values()]
+    sure = math.isclose(told.sigma, paid.sigma, rel_tol=VERIFY.tolerance)
+    numbers = [(domain[name], float(n)) for name, own in told.counts.items() for n in own]
+    outside = any(not column.lower <= number <= column.upper for column, number in numbers)
+    yield from wrong(
+        (not sure or told.threshold != paid.threshold, "have not the noise that was paid for"),
+        (min(counts, default=paid.threshold) < paid.threshold, "a count is below the threshold"),
+        (tuple(told.counts) != spec.privacy.heaps, "are not of the columns that the spec names"),
+        (outside, "a number is out of its column's bounds"),
+    )
 
 
 def check_model(reader: Reader) -> Iterator[str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ from synthdp.audit.mechanisms.planned import (
     chooses,
     drawn,
     no_ticks,
-    of_texts,
+    of_keys,
     random_weights,
     ranged_pairs,
     rank_questions,
@@ -319,17 +319,15 @@ def _scores(domain: Domain) -> tuple[ScoreCounts, ...]:
 
 
 def _frequent_texts(domain: Domain) -> tuple[FrequentTexts, ...]:
-    """Columns of texts, alone and together; one with a threshold that most texts reach."""
-    columns = of_texts(domain)
-    if not columns:
-        return ()
-    last = dict([columns.popitem()])
-    wholes: dict[str, Reading] = dict.fromkeys(last, "whole")
-    commas: dict[str, Reading] = dict.fromkeys(last, "whole with commas")
+    """Columns of texts and of numbers, alone and together; one with a threshold that most keys
+    reach.
+    """
+    columns, readings = of_keys(domain), get_args(Reading)
+    texts = [name for name, reading in columns.items() if reading == "text"]
+    chosen: list[dict[str, Reading]] = [columns, dict.fromkeys(domain.numbers, "number")]
+    chosen += [dict.fromkeys(texts[-1:], reading) for reading in readings if reading != "number"]
     budgets = TextBudget(0.4, 1e-3, 3), TextBudget(6.0, 1e-9, 3), TextBudget(0.3, 0.2, 3)
-    return tuple(
-        b.choose(chosen) for b in budgets for chosen in (last, columns | last, wholes, commas)
-    )
+    return tuple(budget.choose(some) for budget in budgets for some in chosen if some)
 
 
 EXAMPLES: dict[type, Examples] = {

@@ -147,6 +147,20 @@ def test_texts_are_counted_as_a_loop_would_and_missing_words_never() -> None:
     }
 
 
+def test_numbers_are_counted_as_they_are_written_and_missing_ones_never() -> None:
+    frame = pd.DataFrame(
+        {"pay": [7.0, 0.1 + 0.2, 7.0, np.nan], "age": pd.array([30, 30, None, 31], "Int64")}
+    )
+    rows = Table(np.zeros((4, 0), np.uint16), frame, np.array([False, False, False, True]), {})
+    chosen = TextBudget(1.0, 1e-3, keys="numbers").choose({"pay": "number", "age": "number"})
+    assert hidden(rows, chosen) == {
+        ("age", "30.0"): 2,
+        ("pay", "0.30000000000000004"): 1,
+        ("pay", "7.0"): 2,
+    }
+    assert "on numbers that occur" in chosen.budget.name
+
+
 @pytest.mark.parametrize("rows", [1, 3])
 def test_a_unit_moves_known_keys_no_further_than_is_charged(rows: int) -> None:
     """All ways to take its rows: the longest move of known keys is charged, and is reached."""
@@ -205,6 +219,28 @@ def test_the_event_costs_the_gaussian_and_the_delta(adjacency: Adjacency, times:
             noisy.get_delta_for_epsilon(epsilon), rel=1e-9
         )
         assert own.get_delta_for_epsilon(epsilon) == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize("size", [2, 3, 10])
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("columns", [1, 2, 40])
+@pytest.mark.parametrize("delta", [1e-3, 1e-7])
+def test_a_group_of_units_has_no_key_alone_told_with_more_than_it_is_charged(
+    size: int, rows: int, columns: int, delta: float
+) -> None:
+    """However its rows share the keys of each column, at the threshold for one unit."""
+    noise = 40.0
+    chosen = TextBudget(noise, delta, rows).choose({str(i): "text" for i in range(columns)})
+    widened = chosen.budget.event(rows).widened(size)
+    assert widened is not None and widened.sensitivity == size * rows
+    together = size * rows
+    one = max(
+        told_alone((together - k + 1, *[1] * (k - 1)), chosen.threshold, chosen.sigma)
+        for k in range(1, together + 1)
+    )
+    assert 1 - (1 - one) ** columns <= widened.delta
+    assert delta < widened.delta < 100 * size * delta
+    assert TextBudget(0.5, delta, rows).event(rows).widened(size * 10) is None
 
 
 @pytest.mark.parametrize("unit", [1, 2])

@@ -69,6 +69,16 @@ OF_THE_RUN: dict[str, Told] = {
         (lambda spec: "moments" in seams.purposes(spec), False, True),
         (of(seams.shadow, "privacy/shares/measure"), 0.2, 0.5),
     ),
+    "Shares.heaps": told(
+        {"privacy": {"shares": {"measure": 0.3, "train": 0.5, "heaps": 0.2}, "heaps": ["visits"]}},
+        (lambda spec: "heaps" in seams.purposes(spec), False, True),
+        (of(seams.shadow, "privacy/shares/measure"), 0.2, 0.5),
+    ),
+    "Privacy.heaps": told(
+        {"privacy": {"shares": {"measure": 0.3, "train": 0.5, "heaps": 0.2}, "heaps": ["visits"]}},
+        (lambda spec: "heaps" in seams.purposes(spec), False, True),
+        (of(seams.shadow, "privacy/heaps"), (), ()),
+    ),
     "Shares.pairs": told(
         {
             "privacy": {

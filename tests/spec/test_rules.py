@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from synthdp.bundle.descriptions import public_spec, spec_yaml
 from synthdp.data.domain import Domain
+from synthdp.errors import SpecError
 from synthdp.privacy.calibration import make_plan
 from synthdp.spec.checks.checks import traps
 from synthdp.spec.load.loader import parse_spec
@@ -222,6 +223,35 @@ def test_the_widest_ranges_have_no_more_bins_than_a_spec_may(
     type(column).model_validate(column.model_dump(exclude={"bins"}))
 
 
+def test_heaps_are_looked_for_where_bins_hold_several_numbers_and_are_left_out() -> None:
+    spec = loose()
+    assert spec.privacy.heaps == ("pay",), "price has a bin a number, age a spike, told bins"
+    assert spec.privacy.shares.heaps == LEFT_OUT.heaps
+    assert loose(epsilon=0.03).privacy.heaps == (), "noise would leave nothing of them"
+    assert loose("none").privacy.shares.heaps == 0
+    shares = {"measure": 0.3, "graph": 0.6, "train": 0.0}
+    assert loose(shares=shares | {"measure": 0.4}).privacy.heaps == ()
+    assert loose(shares=shares | {"heaps": 0.1}).privacy.heaps == ("pay",)
+    named = loose(shares=shares | {"heaps": 0.1}, heaps=["told"])
+    assert named.privacy.heaps == ("told",), "a name in the spec wins"
+
+
+@pytest.mark.parametrize(
+    ("privacy", "said"),
+    [
+        ({"heaps": ["pay"], "shares": {"measure": 0.4, "graph": 0.6, "train": 0}}, "needs a share"),
+        ({"heaps": ["sex"]}, "no modelled column of type integer or number"),
+        ({"heaps": ["day"]}, "no modelled column of type integer or number"),
+        ({"heaps": ["nobody"]}, "unknown column"),
+    ],
+)
+def test_heaps_are_of_columns_of_numbers_and_need_a_share(
+    privacy: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(SpecError, match=said):
+        loose(**privacy)
+
+
 def test_wide_money_in_bins_of_one_width_is_warned_of() -> None:
     pay = {"type": "integer", "lower": 0, "upper": 1_000_000}
     (told,) = traps(build_spec({"pay": {**pay, "bins": 20}, "age": {**pay, "upper": 100}}))
@@ -233,9 +263,9 @@ def test_wide_money_in_bins_of_one_width_is_warned_of() -> None:
 @pytest.mark.parametrize(
     ("rows", "epsilon", "columns", "bins"),
     [
-        (100, 1.0, 1, 64),
-        (5000, 0.3, 14, 64),
-        (5000, 1.0, 14, 128),
+        (100, 1.0, 1, 128),
+        (5000, 0.3, 14, 128),
+        (5000, 1.0, 14, 512),
         (15_000, 1.0, 14, 512),
         (15_000, 1.0, 400, 64),
         (10**7, 10.0, 2, 512),

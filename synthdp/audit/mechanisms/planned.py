@@ -103,7 +103,7 @@ def runnable(
             pairs = ranged_pairs(domain)
             return (planned.choose(pairs),) if pairs else ()
         case TextBudget():
-            columns = of_texts(domain)
+            columns = of_keys(domain)
             return (planned.choose(columns),) if columns else ()
         case DpSgd():
             short = replace(planned, steps=3)  # batches with all, none and half of a unit's rows
@@ -217,5 +217,7 @@ def signed_products(
     return budget.choose(signs, families, drawn, rows=5.0, floor=floor)
 
 
-def of_texts(domain: Domain) -> dict[str, Reading]:
-    return {c.name: "text" for c in domain.columns if not c.ranged}
+def of_keys(domain: Domain) -> dict[str, Reading]:
+    """Columns whose values may be told, each with how they are read: all but dates."""
+    numbers: dict[str, Reading] = dict.fromkeys(domain.numbers, "number")
+    return {c.name: "text" for c in domain.columns if not c.ranged} | numbers

@@ -279,7 +279,7 @@ def _kept_keys(walk: _Walk, charge: kernel.ThresholdedGaussianDpEvent) -> None:
         alone = [
             norm.sf((first.threshold - 0.5 - own[k]) / first.sigma) for k in own.keys() - common
         ]
-        told = -math.expm1(sum(math.log1p(-p) for p in alone))
+        told = -math.expm1(sum(math.log1p(-min(p, 1 - 2**-53)) for p in alone))
         walk.spend(told, charge.delta, "probability to tell a key of one unit", since=walk.at - 1)
 
 

@@ -330,7 +330,8 @@ def _reached(edges: tuple[float, ...], numbers: Floats) -> npt.NDArray[np.intp]:
 
 
 def drawn_reals(domain: ColumnDomain, codes: Levels, rng: np.random.Generator) -> Floats:
-    """A number of the declared decimals inside each level's bin, uniformly, shape `[rows]`.
+    """A number of the declared decimals inside each level's bin, uniformly but for its heaps, shape
+    `[rows]`.
 
     A bin without such a number gets any number inside it. Rounding a number of a bin instead would
     put it into the next bin at times.
@@ -347,11 +348,13 @@ def drawn_reals(domain: ColumnDomain, codes: Levels, rng: np.random.Generator) -
     real = np.where(count >= 1, written, left[codes] + uniform * width[codes])
     exact = codes < len(domain.spikes)  # a spike is itself, whatever its decimals
     inside: Floats = np.clip(np.where(exact, left[codes], real), domain.lower, domain.upper)
-    return inside
+    return _on_heaps(domain, codes, inside, rng)
 
 
 def drawn_wholes(domain: ColumnDomain, codes: Levels, rng: np.random.Generator) -> Floats:
-    """A whole number inside each level's bin, uniform among those that are no spikes, `[rows]`."""
+    """A whole number inside each level's bin, uniform among those that are no spikes, but for its
+    heaps, `[rows]`.
+    """
     left, width = _bins(domain)
     drawn: Floats = left[codes] + np.floor(rng.random(len(codes)) * width[codes])
     for _ in range(8):  # redraw what fell on a spike inside a bin; a bin of spikes alone keeps them
@@ -361,7 +364,21 @@ def drawn_wholes(domain: ColumnDomain, codes: Levels, rng: np.random.Generator) 
             break
         inside = rng.random(int(again.sum())) * width[codes[again]]
         drawn[again] = left[codes[again]] + np.floor(inside)
-    return drawn
+    return _on_heaps(domain, codes, drawn, rng)
+
+
+def _on_heaps(
+    domain: ColumnDomain, codes: Levels, numbers: Floats, rng: np.random.Generator
+) -> Floats:
+    """`numbers` of levels, `[rows]`, of which each heap has taken its share of its level's."""
+    if not domain.heaps:
+        return numbers
+    uniform, taken = rng.random(len(codes)), np.zeros(domain.levels)
+    for level, number, share in domain.heaps:
+        below = uniform < taken[level] + share
+        numbers = np.where((codes == level) & below & (uniform >= taken[level]), number, numbers)
+        taken[level] += share
+    return numbers
 
 
 def _bins(domain: ColumnDomain) -> tuple[Floats, Floats]:

@@ -368,6 +368,26 @@ class ThresholdedGaussianDpEvent(KernelEvent):
         noisy = self.gaussian.repeated(count, adjacency, width)
         return composed([(noisy, 1), (lost, count * UNITS[adjacency])])
 
+    def widened(self, size: int) -> ThresholdedGaussianDpEvent | None:
+        """For a unit of `size` times r = `sensitivity` rows, at the same threshold.
+
+        With c columns, noise s = `sigma` sqrt(c) and z = Q^-1(`delta` / c) the threshold t is such
+        that t - 1/2 >= r + s z, and r q(1) <= `delta` / c (`mechanisms.frequent_texts`, with its q
+        and Q). Let h = (size - 1) r / s. Where h <= z, t - 1/2 >= size r, and the keys that the
+        larger unit has alone are told with probability c max(q(size r), size r q(1)) at most, which
+        is max(c Q(z - h), size `delta`) at most. c Q(z - h) is largest for c = 1 where z >= h + 2
+        there: with m = density / Q at z, m > z, whose slope is below 1, its logarithm changes with
+        log c by 1 - m(z - h) (1 / m + h / 2) <= 1 - (m - h) (1 / m + h / 2) = (h / 2)(2 / m + h -
+        m) < 0; and as c grows, z grows and h falls. [derived here]
+        """
+        from scipy.stats import norm
+
+        low, moved = float(norm.isf(self.delta)), (size - 1) * self.sensitivity / self.sigma
+        if low < moved + 2:
+            return None
+        told = max(float(norm.sf(low - moved)), size * self.delta)
+        return attrs.evolve(self, delta=told, sensitivity=self.sensitivity * size)
+
     def too_narrow(self, rows: int) -> str | None:
         return too_few(self.sensitivity, rows)
 

@@ -1,6 +1,7 @@
-"""Texts that many rows have, found without a list of them: partition selection.
+"""Texts and numbers that many rows have, found without a list of them: partition selection.
 
-The keys of a table are its pairs of a column and a text that some row has there. Each key's count
+The keys of a table are its pairs of a column and a text, or a number, that some row has there. What
+key a row has in a column is a function of its own value alone. Each key's count
 gets Gaussian noise, and a key is told, with its noisy count, where that reaches a threshold. A key
 that no row has gets no noise and is never told, so which keys are told depends on which occur; the
 threshold makes that rare for keys of one unit. The first such mechanism is that of Korolova et al.
@@ -62,20 +63,23 @@ from synthdp.privacy.mechanisms.mechanism import Arrays, Prepaid
 from synthdp.privacy.noise import Key, Randomness
 from synthdp.privacy.table import Table
 
-Reading = Literal["text", "whole", "whole with commas"]
-READINGS: Mapping[Reading, Callable[[str], str | None]] = MappingProxyType(
+Reading = Literal["text", "whole", "whole with commas", "number"]
+READINGS: Mapping[Reading, Callable[[Any], str | None]] = MappingProxyType(
     {
         "text": key_of,
         "whole": whole_of,
         "whole with commas": lambda text: whole_of(pointed(text)),
+        "number": lambda number: repr(float(number)),
     }
 )
-"""What key a text is, by itself: the text, if a category may be so; or its whole number."""
+"""What key a value is, by itself: the text, if a category may be so; its whole number; or, of
+values that are numbers, the number.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class NoisyTexts:
-    """The texts that were told of each column, with their noisy counts; `sigma` is their noise."""
+    """The keys that were told of each column, with their noisy counts; `sigma` is their noise."""
 
     counts: Mapping[str, Mapping[str, int]]
     sigma: float
@@ -84,7 +88,8 @@ class NoisyTexts:
 
 @dataclass(frozen=True)
 class TextBudget:
-    """Frequent texts of columns that are chosen later, at a price fixed when the plan is made.
+    """Frequent texts or numbers of columns that are chosen later, at a price fixed when the plan is
+    made.
 
     With c columns each count has noise of standard deviation `noise_multiplier * sqrt(c)`, and the
     threshold is for units of at most `rows_per_unit` rows. The module's docstring has the proof.
@@ -93,13 +98,14 @@ class TextBudget:
     noise_multiplier: float
     delta: float
     rows_per_unit: int = 1
+    keys: Literal["texts", "numbers"] = "texts"
 
     @property
     def name(self) -> str:
         """Name for the ledger and the certificate."""
         return (
-            f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on texts that occur,"
-            " told above a threshold"
+            f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on {self.keys} that"
+            " occur, told above a threshold"
         )
 
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
@@ -192,14 +198,14 @@ def threshold_for(sigma: float, *, delta: float, rows_per_unit: int) -> int:
     return math.ceil(least + 0.5)
 
 
-def _counted(values: Any, read: Callable[[str], str | None]) -> Counter[str]:
-    """Rows with each key, of a column of texts. Distinct texts are read once, each by itself."""
+def _counted(values: Any, read: Callable[[Any], str | None]) -> Counter[str]:
+    """Rows with each key, of a column. Distinct values are read once, each by itself."""
     import pyarrow as pa
 
-    texts = pa.array(values, from_pandas=True).value_counts()
+    found = pa.array(values, from_pandas=True).value_counts()
     counted: Counter[str] = Counter()
-    for text, count in zip(texts.field(0).to_pylist(), texts.field(1).to_pylist(), strict=True):
-        key = None if text is None else read(text)
+    for value, count in zip(found.field(0).to_pylist(), found.field(1).to_pylist(), strict=True):
+        key = None if value is None else read(value)
         if key is not None:
             counted[key] += count
     return counted

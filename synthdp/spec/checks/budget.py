@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from synthdp.spec.load.wording import SpecMistake, claims, stated
-from synthdp.spec.model import Gate, ReleaseSpec, category_types
-from synthdp.spec.model.rules import counts_only, summed_numbers
+from synthdp.spec.model import Gate, Integer, Number, ReleaseSpec, category_types
+from synthdp.spec.model.rules import counts_only, engine_of, summed_numbers
 
 
 def amounts(spec: ReleaseSpec) -> Iterator[SpecMistake]:
@@ -33,6 +33,7 @@ def shares(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """What needs a share of the budget has one, and every share buys something."""
     mode, written = spec.graph.mode, "shares" in spec.privacy.model_fields_set
     pairs, targets, estimands = spec.privacy.pairs, spec.synthesizer.targets, spec.estimands
+    heaps, engine = spec.privacy.heaps, engine_of(spec.dataset.source, spec.compute)
     searched, trained = mode in ("validate", "learn", "predict"), mode != "predict"
     search = "e.g. shares: {measure: 0.15, graph: 0.15, train: 0.7}"
     if mode == "predict":
@@ -46,6 +47,7 @@ def shares(spec: ReleaseSpec) -> Iterator[SpecMistake]:
          "e.g. shares: {measure: 0.2, pairs: 0.2, train: 0.6}"),
         ("targets", targets and trained, "the targets' stage needs a share",
          "e.g. shares: {measure: 0.2, targets: 0.2, train: 0.6}"),
+        ("heaps", heaps, "looking for heaps needs a share", "e.g. 0.1, taken from the others"),
         # Where shares are left out, the rules give these two theirs.
         ("estimands", estimands and written, "estimands need a share of the budget",
          "e.g. 0.15, taken from the others; or delete estimands"),
@@ -62,6 +64,9 @@ def shares(spec: ReleaseSpec) -> Iterator[SpecMistake]:
         ("moments", summed_numbers(spec), ", and no column is a number", "set it to 0"),
         ("moments", len(summed_numbers(spec)) <= 1000, ", for more than 1,000 numbers",
          "set it to 0"),
+        ("heaps", heaps, ", and no column of numbers leaves out bins and spikes",
+         "name columns in privacy.heaps, or set it to 0"),
+        ("heaps", engine == "memory", f", and engine {engine} tells no heaps", "set it to 0"),
         ("graph", searched, f"; graph mode {mode} spends nothing on the graph",
          "set it to 0 and give its part to measure or train, or use another mode"),
     ]  # fmt: skip
@@ -92,6 +97,14 @@ def pairs(spec: ReleaseSpec) -> Iterator[SpecMistake]:
              "noise drowns a table with so many cells; name a pair of columns with fewer levels, or"
              " use wider bins"),
         )  # fmt: skip
+
+
+def heaps(spec: ReleaseSpec) -> Iterator[SpecMistake]:
+    """Columns in which heaps are looked for are modelled numbers."""
+    for i, name in enumerate(spec.privacy.heaps):
+        if not isinstance(spec.modelled.get(name), Integer | Number):
+            message = f"{name!r} is no modelled column of type integer or number"
+            yield SpecMistake(("privacy", "heaps", i), message, "name columns of numbers")
 
 
 def target_levels(spec: ReleaseSpec) -> Iterator[SpecMistake]:

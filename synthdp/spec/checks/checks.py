@@ -219,6 +219,7 @@ CHECKS: tuple[Callable[[ReleaseSpec], Iterable[SpecMistake]], ...] = (
     budget.amounts,
     budget.shares,
     budget.pairs,
+    budget.heaps,
     budget.target_levels,
     budget.gates,
     dataset.rows,

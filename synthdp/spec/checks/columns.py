@@ -137,6 +137,7 @@ def even(spec: ReleaseSpec) -> Iterator[SpecMistake]:
 
 # `*` is every item of a list, or every entry of a map.
 COLUMNS = (
+    "privacy.heaps.*",
     "privacy.pairs.*.*",
     "synthesizer.targets.*",
     "sampling.even.*",

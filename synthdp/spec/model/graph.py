@@ -39,7 +39,7 @@ class Parts(Model):
             parts = " + ".join(
                 f"{name} {share:g}"
                 for name, share in self.model_dump().items()
-                if share or name not in ("pairs", "targets", "estimands", "moments")
+                if share or name not in ("pairs", "targets", "estimands", "moments", "heaps")
             )
             left = [n for n, x in self.model_dump().items() if x and n not in self.model_fields_set]
             unsaid = (
@@ -71,6 +71,12 @@ class Shares(Parts):
     moments: Part = key(
         "for sums of all numbers and of their squares, by which means have intervals that narrow;"
         " 0.1 where shares are left out and noise leaves something of them",
+        0.1,
+        default=0.0,
+    )
+    heaps: Part = key(
+        "for numbers that many rows have, in the columns of `privacy.heaps`; 0.1 in mode predict"
+        " where shares are left out, noise leaves something of them and rows are in memory",
         0.1,
         default=0.0,
     )
@@ -134,8 +140,21 @@ class Privacy(Budget):
         [["capital-gain", "income"]],
         default=(),
     )
+    heaps: Names = key(
+        "columns of numbers in which shares.heaps looks for those that many rows have (all that"
+        " leave out bins and spikes, and have bins of several numbers, where none is named)",
+        ["income"],
+        default=(),
+    )
     cap: Cap | None = CAP
     ledger: str | None = LEDGER
+
+    def for_tables(self) -> Self:
+        """The same without estimands, moments and heaps, whose shares one-way tables get."""
+        shares, others = self.shares, ("estimands", "moments", "heaps")
+        freed = {"measure": shares.measure + math.fsum(getattr(shares, n) for n in others)}
+        freed |= dict.fromkeys(others, 0.0)
+        return self.model_copy(update={"heaps": (), "shares": shares.model_copy(update=freed)})
 
 
 class Edge(Model):

@@ -485,7 +485,14 @@ def screen(module: Any, domain: Domain) -> Any:
     return module.PairScreen(domain, 2, 3.0).choose(tuple(combinations(domain.names, 2)))
 
 
+def numbers(module: Any, domain: Domain) -> Any:
+    return module.TextBudget(1.5, 1e-4, 3, "numbers").choose(
+        dict.fromkeys(domain.numbers, "number")
+    )
+
+
 FREQUENT: Anchors = {
+    "values": ("values = table.frame[name][~table.held_out]", "values = @"),
     "threshold": ("sigma=self.sigma, threshold=self.threshold)", "sigma=self.sigma, threshold=@)"),
     "sigma": ("(counts, sigma=self.sigma", "(counts, sigma=@"),
     "kept": (
@@ -503,6 +510,12 @@ a threshold of the data | threshold | threshold <- self.threshold + len(table.fi
 noise of the data | sigma | sigma <- self.sigma + len(counts)
 counts of each column by themselves | charged | kept <- EACH
 the number of keys | output | told <- ALL
+"""
+NUMBERS_BUGS = """
+ranks for numbers | moved | values <- table.frame[name][~table.held_out].rank()
+rows that count twice | moved | key <- counts[name, key] = 2 * count
+a third of the noise | moved | sigma <- self.sigma / 3
+noise of the data | sigma | sigma <- self.sigma + len(counts)
 """
 SCREEN: Anchors = {
     "scores": ("scores -= np.array(self.by_chance, dtype=np.int64)", "@"),
@@ -679,6 +692,7 @@ BUGS: dict[str, Bug] = {
     **sums("products", products(1), PRODUCTS_BUGS),
     **sums("products of a range", products(4), RANGE_BUGS),
     **bugs("texts", "mechanisms.frequent_texts", texts, FREQUENT, TEXTS_BUGS),
+    **bugs("numbers", "mechanisms.frequent_texts", numbers, FREQUENT, NUMBERS_BUGS),
     **bugs(
         "interactions", "mechanisms.interaction_screen", interactions, INTERACTION, INTERACTION_BUGS
     ),
