@@ -51,6 +51,7 @@ from synthdp.graph.margins import (
 from synthdp.graph.predict import PairTables, pair_tables
 from synthdp.model.log_linear import drawn_levels
 from synthdp.model.visits.draw import Generated, generate
+from synthdp.model.visits.effects import MeasuredEffect
 from synthdp.model.visits.laws import (
     SETTINGS,
     Floats,
@@ -167,16 +168,8 @@ class Looks:
         for purpose, effect, _ in effects_of(self.releaser.plan, self.spec, self.frame):
             planned = self.releaser.plan.linked[purpose]
             assert isinstance(planned, OnView)
-            domain, starts = planned.domain, dict[str, Starts]()
-            for i, name in enumerate(effect.columns):
-                column, law = laws[bare(self.frame, name)]
-                few, groups = SETTINGS.few_bins, SETTINGS.groups
-                if i > 1:  # adjusted for
-                    few = groups = SETTINGS.strata
-                if column.ranged and len(column.edges) > few:
-                    own = starts_of(column, law, groups=groups)
-                    starts[name] = tuple(s for s in own if s < domain[name].levels)
-            chosen = planned.choose([effect.columns], LevelGroups(domain, starts))
+            groups = effect_groups(planned.domain, self.frame, effect, laws)
+            chosen = planned.choose([effect.columns], groups)
             self._add(purpose, self.releaser.release(chosen, purpose=purpose))
 
     def search(self) -> VisitArrows:
@@ -227,6 +220,25 @@ def level_laws(frame: VisitFrame, tables: Tables) -> dict[str, tuple[ColumnDomai
             known = found.get(name)
             found[name] = (column, law if known is None else (known[1] + law) / 2)
     return found
+
+
+def effect_groups(
+    domain: Domain,
+    frame: VisitFrame,
+    effect: MeasuredEffect,
+    laws: Mapping[str, tuple[ColumnDomain, Probabilities]],
+) -> LevelGroups:
+    """Groups of the levels of fine columns in the table of an effect, by the `level_laws`."""
+    starts = dict[str, Starts]()
+    for i, name in enumerate(effect.columns):
+        column, law = laws[bare(frame, name)]
+        few, groups = SETTINGS.few_bins, SETTINGS.groups
+        if i > 1:  # adjusted for
+            few = groups = SETTINGS.strata
+        if column.ranged and len(column.edges) > few:
+            own = starts_of(column, law, groups=groups)
+            starts[name] = tuple(s for s in own if s < domain[name].levels)
+    return LevelGroups(domain, starts)
 
 
 class Pooled:

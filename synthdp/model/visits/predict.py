@@ -18,8 +18,16 @@ import numpy as np
 
 from synthdp.data.visits import VisitFrame
 from synthdp.graph.predict import PairTables, SmoothPair
+from synthdp.model.visits.effects import measured_effect
 from synthdp.model.visits.laws import SETTINGS
-from synthdp.model.visits.planning import VisitArrows
+from synthdp.model.visits.planning import (
+    PERSON_PAIRS,
+    SECOND_PAIRS,
+    VISIT_PAIRS,
+    VisitArrows,
+    arrows_of,
+)
+from synthdp.privacy.plan import estimand_purpose
 from synthdp.privacy.table import Columns
 from synthdp.spec.model.linked import LinkedSpec
 
@@ -86,6 +94,24 @@ def chosen_arrows(
         steps[frame.now(name)] = (frame.before(name), *past, *now)
     of_people = {name: causes(persons, name, people[:i]) for i, name in enumerate(people)}
     return VisitArrows(of_people, firsts, steps, arrows_to_end(frame))
+
+
+def stand_in_pairs(spec: LinkedSpec, frame: VisitFrame) -> dict[str, list[Columns]]:
+    """The tables of several columns of each look; of mode predict, which chooses later, some that
+    stand for them: a column's own past, and persons.
+    """
+    paid = {
+        estimand_purpose(str(i + 1)): [measured_effect(spec, frame, estimand).columns]
+        for i, estimand in enumerate(spec.estimands)
+    }
+    if spec.graph.mode != "predict":
+        return arrows_of(spec, frame).tables(frame) | paid
+    people = frame.modelled.names
+    steps = {frame.now(c.name): (frame.before(c.name), *people) for c in frame.of_visits.columns}
+    steps[frame.now("gap")] = (frame.before("gap"),)
+    tables = VisitArrows({}, {}, steps, arrows_to_end(frame)).tables(frame)
+    purposes = (PERSON_PAIRS, VISIT_PAIRS, SECOND_PAIRS)
+    return tables | dict(zip(purposes, asked(spec, frame), strict=True)) | paid
 
 
 def pair_of(known: PairTables, a: str, b: str) -> SmoothPair | None:

@@ -18,7 +18,7 @@ from synthdp.errors import SpecError, SynthdpError, VerifyError
 from synthdp.inference.answer import Answer, questions_of
 from synthdp.inference.visits import VisitQuestions
 from synthdp.model.visits.planning import effects_of, plan_linked
-from synthdp.release.linked import planned_linked
+from synthdp.release.linked_plan import planned_linked
 from synthdp.spec.load.loader import linked_in
 from synthdp.verify.checks import verify_bundle
 from tests.release.linked.conftest import spec_at, write_hospital, write_spec

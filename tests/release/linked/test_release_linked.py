@@ -17,7 +17,8 @@ import synthdp
 from synthdp.errors import BudgetError, OutputError, SynthdpError
 from synthdp.ledger.entries import INTERNAL
 from synthdp.ledger.ledger import Ledger
-from synthdp.release.linked import planned_linked, resume_linked
+from synthdp.release.linked import resume_linked
+from synthdp.release.linked_plan import planned_linked
 from synthdp.sample.linked import sample_linked
 from synthdp.sample.sampler import generator
 from synthdp.verify.checks import verify_bundle
