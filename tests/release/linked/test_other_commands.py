@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -37,7 +38,8 @@ OF_SPEC = (
 OF_BUNDLE = (
     "copies BUNDLE --out OUT",
     "sample BUNDLE --rows 5",
-    "sample BUNDLE --rows 5 --out OUT --do sex=F",
+    "sample BUNDLE --rows 5 --out OUT --given patients.sex=F",
+    "sample BUNDLE --rows 5 --out OUT --do patients.sex=F",
 )
 
 
@@ -63,8 +65,24 @@ def test_commands_of_a_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, com
 @pytest.mark.parametrize("command", OF_BUNDLE)
 def test_commands_of_a_bundle(made: Path, tmp_path: Path, command: str) -> None:
     told = refused(command, BUNDLE=made, OUT=tmp_path / "out")
-    assert "linked" in told or "two tables" in told or "drawn as they are" in told, told
+    reasons = ("linked", "two tables", "not drawn by what is given", "may change who is lost")
+    assert any(reason in told for reason in reasons), told
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("lost", ["nobody", "natural"])
+def test_an_intervention_says_who_is_lost(made: Path, tmp_path: Path, lost: str) -> None:
+    out = tmp_path / "out"
+    words = ["--rows", "40", "--out", str(out), "--do", "patients.sex=F", "--do", "stays[2].cost=7"]
+    done = CliRunner().invoke(app, ["sample", str(made), *words, "--lost", lost])
+    assert done.exit_code == 0, done.exception
+    told = " ".join(done.output.split())
+    assert f"lost: {lost};" in told and "nothing tells an interval" in told
+    patients, stays = (pd.read_csv(out / f"{name}.csv") for name in ("patients", "stays"))
+    number = stays.groupby("of_patient").cumcount() + 1
+    assert (patients["sex"] == "F").all() and (stays["cost"][number == 2] == 7).all()
+    assert lost == "natural" or patients["died"].isna().all()
 
 
 @pytest.mark.check
