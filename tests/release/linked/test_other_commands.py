@@ -86,6 +86,27 @@ def test_an_intervention_says_who_is_lost(made: Path, tmp_path: Path, lost: str)
 
 
 @pytest.mark.check
+def test_copies_are_of_one_kind_of_rows(made: Path, tmp_path: Path) -> None:
+    out = tmp_path / "copies"
+    words = ["--columns", "patients.sex, stays[1].stage", "--m", "3", "--rows", "200"]
+    done = CliRunner().invoke(app, ["copies", str(made), *words, "--out", str(out)])
+    assert done.exit_code == 0, done.exception
+    told = " ".join(done.output.split())
+    assert "rows are persons with a visit: each counts once; they have no key" in told
+    assert json.loads((out / "spanned.json").read_text())["law"].startswith("persons with a visit")
+    rows = pd.read_csv(out / "copy-1.csv")
+    assert [*rows] == ["patients.sex", "stays[1].stage"] and len(rows) == 200
+    copies = synthdp.Bundle(made).copies(5, columns=["patients.sex"], rows=500, seed=2)
+
+    def women(table: pd.DataFrame) -> dict[str, tuple[float, float]]:
+        known = (table["patients.sex"] == "F").astype(float)
+        return {"women": (float(known.mean()), float(known.var() / len(known)))}
+
+    found = copies.pool(women).loc["women"]
+    assert 0.2 < found["low"] < found["estimate"] < found["high"] < 0.8
+
+
+@pytest.mark.check
 def test_the_road_by_commands(ward: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ward.parent)
 
