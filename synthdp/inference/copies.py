@@ -309,7 +309,9 @@ def statement(
         "inside_levels": inside,
         "groups": {c.name: list(c.labels) for c in columns if c.grouped},
         "regressions": [
-            _regressions(posterior, names.index(target)) for target in targets if target in names
+            _regressions(posterior, names.index(target))
+            for target in (spec.evaluation.targets if targets is None else targets)
+            if target in names
         ],
         "about": list(_about(spec, inside)),
     }

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -61,7 +61,7 @@ def copies_of_visits(
     posterior = posterior_of(known, asked.bundle, per_unit=kind.most)
     laws, refused = drawn_laws(posterior, m, rng)
     count = rows_of_each(posterior, rows)
-    said = {"copies": m, "rows": count, "draws_refused": refused, "law": kind.law}
+    said: dict[str, Any] = {"copies": m, "rows": count, "draws_refused": refused, "law": kind.law}
     said |= statement(posterior, asked.stated.spec, [*named])
     said["about"] = [*_about(kind), *said["about"]]
     inside = _inside(asked, domain, named) if domain.starts else {}

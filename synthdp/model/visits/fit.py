@@ -215,11 +215,10 @@ class Looks:
         ):
             self.count(purpose, tables)
         fit = VisitFit(spec, frame, VisitArrows({}, {}, {}, ()), self.seen.value, self.starts)
-        known = fit.persons_law, fit.outer_law, fit.second_law
-        stated = None
+        known, stated = [fit.persons_law, fit.outer_law, fit.second_law], None
         if self.chosen is not None:
             dependent = {*self.chosen.dependent}
-            known = tuple(settled(law, dependent) for law in known)
+            known = [settled(law, dependent) for law in known]
             stated = self.chosen.columns(STEP_PAIRS)
         arrows = chosen_arrows(spec, frame, *known)
         rest = arrows.tables(frame)

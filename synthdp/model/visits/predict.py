@@ -182,8 +182,8 @@ def worth_counting(
             best, chosen = gain, largest
     told = [*(stated or ())]
     more = told[len(own) :]
-    known = len({*more}) == len(more) in counts | {0} and gains.keys() >= {*more}
-    if known and told[: len(own)] == own:
+    possible = len({*more}) == len(more) in counts | {0} and gains.keys() >= {*more}
+    if possible and told[: len(own)] == own:
         left = left_by(len(more))
         falls = all(left[a] >= left[b] - NEAR * best for a, b in pairwise(more))
         if falls and math.fsum(left[t] for t in more) >= (1 - NEAR) * best - NEAR**2:
