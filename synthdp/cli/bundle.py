@@ -222,11 +222,8 @@ def sample(
     from synthdp.sample.sampler import Sampler, generator
 
     if is_linked(bundle):
-        about = _sample_linked(bundle, rows, out, do or [], given or [], lost=lost, seed=seed)
-        facts = {"folder": str(out), "persons": rows, "seed": seed}
-        facts |= {"do": do or [], "lost": lost, "about": about}
-        text = f"wrote {many(rows, 'person')} with their visits to {out}"
-        show(facts, as_json=as_json, text=lambda: "\n".join([text, *(f"- {a}" for a in about)]))
+        facts, text = _sample_linked(bundle, rows, out, do or [], given or [], lost=lost, seed=seed)
+        show(facts, as_json=as_json, text=lambda: text)
         return
     if lost is not None:
         hint = "leave it out: one table has nobody who is lost"
@@ -258,8 +255,8 @@ def _sample_linked(
     *,
     lost: Literal["nobody", "natural"] | None,
     seed: int | None,
-) -> tuple[str, ...]:
-    """Both tables of new persons into a folder; returns what is to be known of them.
+) -> tuple[dict[str, Any], str]:
+    """Both tables of new persons into a folder; returns facts and words.
 
     Raises:
         OutputError: there is no folder to write to, or something is given; and as of
@@ -275,7 +272,10 @@ def _sample_linked(
         hint = "leave --given out, and take the persons that are so"
         raise OutputError("persons with visits are not drawn by what is given", hint=hint)
     with working("sample"):
-        return write_sample(bundle, persons, out, rng=generator(seed), do=do, lost=lost)
+        about = write_sample(bundle, persons, out, rng=generator(seed), do=do, lost=lost)
+    facts = {"folder": str(out), "persons": persons, "seed": seed, "do": do, "lost": lost}
+    text = f"wrote {many(persons, 'person')} with their visits to {out}"
+    return facts | {"about": about}, "\n".join([text, *(f"- {said}" for said in about)])
 
 
 STATEMENT = "spanned.json"
