@@ -266,7 +266,8 @@ class Bundle:
 
         Args:
             m: how many, at least 2.
-            columns: those of an analysis; all, if they are few.
+            columns: those of an analysis; all, if they are few. Of linked tables they are named as
+                questions name them, and of rows of one kind, which have no keys.
             rows: of each; five times as many as were counted, unless told otherwise.
             seed: for copies that can be repeated.
 

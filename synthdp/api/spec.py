@@ -252,7 +252,7 @@ class Spec:
         from synthdp.verify.at_hand import check_nearby
 
         if self.linked is not None:
-            from synthdp.release.linked import planned_linked
+            from synthdp.release.linked_plan import planned_linked
 
             _check_plain(what_if=what_if, rehearse=rehearse, half_width=half_width)
             told, balance = planned_linked(self.linked, self.path)

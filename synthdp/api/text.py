@@ -58,14 +58,12 @@ def plan_text(facts: Mapping[str, Any]) -> str:
     for s in facts["spends"]:
         share, alone = f"{s['share']:.0%}", f"{s['epsilon_alone']:.3f}"
         spends.append((s["purpose"], share, alone, s["mechanism"], ", ".join(s["serves"])))
-    expected = facts["expected"]
     parts: list[object] = [
         say_of_plan("plan_head", facts=facts),
         Rows(["spend", "part", "epsilon alone", "mechanism", "serves"], spends, numbers=[1, 2]),
         "(parts of the cost add up, as in the reports; what each costs alone does not)",
         f"ledger: {_ledger_line(facts['ledger'])}",
-        f"expected: about {expected['cpu_seconds']:g} CPU seconds and {expected['memory_mb']} MB"
-        " for measuring, fitting and sampling",
+        _expected_line(facts["expected"]),
         *quality_lines(facts["quality"]),
         *map(estimand_line, facts.get("estimands", ())),
         *([say_of_plan("played")] if facts.get("estimands") else ()),
@@ -112,12 +110,19 @@ def linked_plan_text(facts: Mapping[str, Any]) -> str:
                 " where all have the same; of those chosen later for one table alone)",
                 say_of_plan("score_noise", noise=facts["score_noise"]),
                 f"ledger: {_ledger_line(facts['ledger'])}",
+                _expected_line(facts["expected"]),
+                *facts["notes"],
                 f"writes {many(facts['persons'], 'person')} with their visits, in"
                 f" {many(len(facts['files']), 'file')}",
                 *(f"warning: {w}" for w in facts["warnings"]),
             ],
         )
     )
+
+
+def _expected_line(expected: Mapping[str, float]) -> str:
+    about = f"about {expected['cpu_seconds']:g} CPU seconds and {expected['memory_mb']} MB"
+    return f"expected: {about} for measuring, fitting and sampling"
 
 
 def _rows_of_one_part(choices: Sequence[Mapping[str, Any]]) -> list[object]:

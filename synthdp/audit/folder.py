@@ -34,7 +34,7 @@ from synthdp.files import lock_file, read_text, write_whole
 from synthdp.graph.predict import PREDICTED, planned_pairs
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.spec.checks.chance import DECLARED, provable
-from synthdp.spec.model import ReleaseSpec
+from synthdp.spec.model import LinkedSpec, ReleaseSpec
 
 KEY, GAME, MODELS = "key", "game", "models"
 AUDITS = ".audit"  # in an audit's output folder
@@ -155,6 +155,9 @@ TABLE_RELEASES = 25  # in each world, for a pair of models
 # they took was .4 to 1.8 times what these say.
 MODEL_SECONDS, TABLE_SECONDS, CELL_SECONDS, STEP_SECONDS = 0.15, 0.006, 1.4e-5, 2.5e-8
 
+# Measurements of all tables of persons with visits that take as long as a model: 220 and 260.
+MEASUREMENTS = 240
+
 
 @dataclass(frozen=True)
 class AttackPower:
@@ -180,8 +183,12 @@ class AttackPower:
         return asdict(self)
 
     def __str__(self) -> str:
+        return self.told()
+
+    def told(self, rows: str = "rows") -> str:
+        """In words, `rows` among them."""
         said = (
-            f"membership attack: trains {self.models:,} models on {self.rows:,} rows each, and"
+            f"membership attack: trains {self.models:,} models on {self.rows:,} {rows} each, and"
             f" takes about {_time(self.cpu_seconds)} of CPU time; if it won every game, the models"
             f" would show an epsilon of at least {self.by_models:.2f}, and the noisy tables of"
             f" {self.by_tables:.2f} (by {self.attacks} attacks, at 5% error together)"
@@ -203,18 +210,23 @@ def attack_power(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan) -> Attack
     releases of tables. The bounds are `provable_epsilon`: Clopper-Pearson limits for guesses that
     are all right.
     """
+    seconds = sum(cpu_seconds(spec, domain, plan))
+    return power_of(spec, tables=_measured(spec, domain, plan)[0], cpu_seconds=seconds)
+
+
+def power_of(spec: ReleaseSpec | LinkedSpec, *, tables: int, cpu_seconds: float) -> AttackPower:
+    """That of an attack on so many noisy `tables`, which takes `cpu_seconds`."""
     attack = spec.attacks.membership
-    releases = table_releases(attack.pairs, tables=_measured(spec, domain, plan)[0])
-    models, tested = 2 * attack.pairs * TARGETS, attack.pairs - attack.pairs // 2
+    releases, tested = table_releases(attack.pairs, tables=tables), attack.pairs - attack.pairs // 2
     return AttackPower(
-        models=models,
+        models=2 * attack.pairs * TARGETS,
         rows=attack.rows,
         releases=releases,
         attacks=DECLARED,
         epsilon=spec.privacy.epsilon,
         by_models=provable(tested, spec.privacy.delta),
         by_tables=provable(releases, spec.privacy.delta),
-        cpu_seconds=sum(cpu_seconds(spec, domain, plan)),
+        cpu_seconds=cpu_seconds,
     )
 
 

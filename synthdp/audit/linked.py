@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from synthdp.audit.folder import TARGETS, AttackFolder, audit_folder
+from synthdp.audit.folder import MEASUREMENTS, TARGETS, AttackFolder, audit_folder
 from synthdp.audit.mechanisms.calls import Replayed
 from synthdp.audit.mechanisms.canaries import HALF_NOISE
 from synthdp.audit.mechanisms.persons import (
@@ -50,17 +50,10 @@ from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.data.visits import Views, VisitFrame, written
 from synthdp.model.visits.draw import trajectories
-from synthdp.model.visits.fit import fit
-from synthdp.model.visits.laws import VisitModel
-from synthdp.model.visits.planning import (
-    PERSON_PAIRS,
-    SECOND_PAIRS,
-    VISIT_PAIRS,
-    VisitArrows,
-    arrows_of,
-    plan_linked,
-)
-from synthdp.model.visits.predict import arrows_to_end, asked
+from synthdp.model.visits.fit import effect_groups, fit
+from synthdp.model.visits.laws import VisitModel, bare
+from synthdp.model.visits.planning import effects_of, plan_linked
+from synthdp.model.visits.predict import stand_in_pairs
 from synthdp.privacy.events.kinds import event_to_json
 from synthdp.privacy.linked import LinkedTable, fit_linked, in_views, read_linked
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals, NoisyTable
@@ -203,8 +196,9 @@ def drawn_persons(
 
 @dataclass(frozen=True)
 class LinkedMeasurer:
-    """Every noisy table of a release, measured anew on any persons, over single levels: however
-    levels are grouped, a person moves as many rows. Mode predict counts arrows chosen here.
+    """Every noisy table of a release, measured anew on any persons, over single levels, or even
+    groups in an effect's: however levels are grouped, a person moves as many rows. Mode predict
+    counts arrows chosen here.
     """
 
     spec: LinkedSpec
@@ -214,31 +208,25 @@ class LinkedMeasurer:
     def looks(self) -> dict[str, OnView[NoisyMarginals] | ChosenOnView]:
         """The planned looks, with their tables."""
         spec, frame = self.spec, self.rows.frame
-        if spec.graph.mode == "predict":
-            purposes = (PERSON_PAIRS, VISIT_PAIRS, SECOND_PAIRS)
-            tables = _predicted(frame).tables(frame)
-            tables |= dict(zip(purposes, asked(spec, frame), strict=True))
-        else:
-            tables = arrows_of(spec, frame).tables(frame)
-        found: dict[str, Any] = {}
+        tables, found = stand_in_pairs(spec, frame), dict[str, Any]()
+        effects = {p: effect for p, effect, _ in effects_of(self.rows.plan, spec, frame)}
         for purpose, look in self.rows.looks.items():
-            found[purpose] = look
+            found[purpose], domain = look, look.domain
             if isinstance(look.inner, AdaptiveMarginals):
-                found[purpose] = look.choose(tables[purpose], LevelGroups(look.domain, {}))
+                groups = LevelGroups(domain, {})
+                if purpose in effects:
+                    even = {
+                        bare(frame, c.name): (c, np.full(c.levels, 1 / c.levels))
+                        for c in domain.columns
+                    }
+                    groups = effect_groups(domain, frame, effects[purpose], even)
+                found[purpose] = look.choose(tables[purpose], groups)
         return found
 
     def __call__(self, rows: Codes) -> list[NoisyCounts]:
         rehearsal = Rehearsal.of(self.rows.table(rows), self.rows.plan)
         seen = {p: rehearsal.release(look, purpose=p).value for p, look in self.looks.items()}
         return self.rows.counts(seen)
-
-
-def _predicted(frame: VisitFrame) -> VisitArrows:
-    """Arrows in the place of those that mode predict chooses: a column's own past, and persons."""
-    people = frame.modelled.names
-    steps = {frame.now(c.name): (frame.before(c.name), *people) for c in frame.of_visits.columns}
-    steps[frame.now("gap")] = (frame.before("gap"),)
-    return VisitArrows({}, {}, steps, arrows_to_end(frame))
 
 
 # --- membership of a person ---
@@ -267,7 +255,8 @@ def attack_persons(
     `folder`, `progress` and errors are as in `attack_rows`.
     """
     shadow = shadow_linked(spec)
-    plan = plan_linked(shadow, VisitFrame.from_spec(shadow))
+    # Of all persons: noise would drown an effect among few.
+    plan = plan_linked(spec, VisitFrame.from_spec(spec))
     trainer = LinkedShadow(shadow, plan)
     codes, persons = trainer.rows.of(table)
 
@@ -282,7 +271,7 @@ def attack_persons(
         LinkedMeasurer(shadow, trainer.rows),
         drawn,
         also=("tables", "lira_online"),
-        seconds=(12.0, 1.0),  # a model takes as long as so many measurements
+        seconds=(MEASUREMENTS, 1.0),
         unit=spec.dataset.privacy_unit.meaning,
         folder=folder,
         progress=progress,

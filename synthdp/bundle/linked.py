@@ -26,7 +26,7 @@ from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, encode_column, read_values
 from synthdp.data.kinds import column_kind
-from synthdp.data.level_groups import LevelGroups
+from synthdp.data.level_groups import LevelGroups, Starts
 from synthdp.data.visits import (
     OUTER,
     PERSONS,
@@ -43,12 +43,13 @@ from synthdp.evaluate.visits import Compared, VisitScore, noise_of, score_of, vi
 from synthdp.files import check_sums, parse_json, read_text
 from synthdp.graph.level_groups import on_groups
 from synthdp.model.visits import store
-from synthdp.model.visits.fit import Looks, Tables, level_starts, measure
+from synthdp.model.visits.fit import Chosen, Looks, Tables, level_starts, measure
 from synthdp.model.visits.laws import VisitModel, groups_of_views
 from synthdp.model.visits.planning import VisitArrows, plan_linked
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals, NoisyTable
 from synthdp.privacy.mechanisms.views import ChosenOnView, OnView
 from synthdp.privacy.plan import ReleasePlan
+from synthdp.privacy.table import Columns
 from synthdp.report.prose import estimated
 from synthdp.report.public.content import PairOfColumns
 from synthdp.spec.load.loader import own_spec, parse_any
@@ -220,8 +221,12 @@ def certify_linked(spec: LinkedSpec, plan: ReleasePlan, **facts: Any) -> LinkedC
 # --- noisy tables ---
 
 
-def linked_tables_json(tables: Tables, plan: ReleasePlan) -> dict[str, Any]:
-    """Noisy tables as JSON, each with the purpose that paid for it, its view, and its law."""
+def linked_tables_json(
+    tables: Tables, plan: ReleasePlan, dependent: Sequence[Columns]
+) -> dict[str, Any]:
+    """Noisy tables as JSON, each with the purpose that paid for it, its view, and its law; and the
+    pairs that mode predict found `dependent`.
+    """
     told = []
     for purpose, own in tables.items():
         look = plan.linked[purpose]
@@ -229,7 +234,7 @@ def linked_tables_json(tables: Tables, plan: ReleasePlan) -> dict[str, Any]:
         about: dict[str, Any] = {"purpose": purpose, "view": look.view, "law": LAWS[look.view]}
         about |= {"rows_of_a_person": look.rows}
         told += [about | stated for stated in tables_json(own)["tables"]]
-    return {"tables": told}
+    return {"tables": told} | ({"dependent": [*map(list, dependent)]} if dependent else {})
 
 
 def linked_tables_of(stated: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
@@ -395,7 +400,18 @@ class LinkedBundle(Bundle):
     @cached_property
     def groups(self) -> dict[str, LevelGroups]:
         """The groups of levels that pairs were counted on, by view."""
-        return groups_of_views(self.frame, level_starts(self.frame, self.measured))
+        return groups_of_views(self.frame, self.starts)
+
+    @cached_property
+    def chosen(self) -> Chosen:
+        """What it states that was chosen."""
+        pairs = self.json(MARGINALS).get("dependent", ())
+        return Chosen(self.measured, tuple((str(a), str(b)) for a, b in pairs))
+
+    @cached_property
+    def starts(self) -> dict[str, Starts]:
+        """The groups of the levels of fine columns, by their names in their table."""
+        return level_starts(self.frame, self.measured, self.chosen.starts())
 
     def counted(self, view: str) -> CountedView:
         """A view on the groups of levels that its pairs were counted on."""
@@ -435,9 +451,13 @@ class LinkedBundle(Bundle):
             VerifyError: the tables are not those that the spec's looks make.
         """
         looks: Any = PublishedLooks(plan_linked(self.linked, self.frame), self.measured)
-        seen, arrows = measure(looks, self.linked, self.frame)
+        seen, arrows = measure(looks, self.linked, self.frame, self.chosen)
         if seen.value.keys() != self.measured.keys():
             raise VerifyError(f"{MARGINALS}: has tables of a look that the spec does not make")
+        if self.chosen.dependent != arrows.dependent:
+            other = {*self.chosen.dependent} ^ {*arrows.dependent}
+            names = " and ".join(min(other, default=("the pairs",)))
+            raise VerifyError(f"{MARGINALS}: whether {names} depend is not as its tables show it")
         return arrows
 
     @cached_property

@@ -121,7 +121,9 @@ def write_linked(
         store.save(content.fitted.model.value, draft)
         write_text(draft / "spec.yaml", linked_yaml(spec))
         for name, stated in {
-            MARGINALS: linked_tables_json(content.fitted.tables.value, plan),
+            MARGINALS: linked_tables_json(
+                content.fitted.tables.value, plan, content.fitted.arrows.dependent
+            ),
             "privacy/ledger.json": {"run": content.run, "balance": balance, "entries": told},
             "privacy/certificate.json": facts.model_dump(mode="json"),
             "privacy/profile.json": profile_of(facts.planned, as_one(spec)),

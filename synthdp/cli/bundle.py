@@ -201,6 +201,14 @@ def sample(
             " age >= 65 and not smoker; may be repeated.",
         ),
     ] = None,
+    lost: Annotated[
+        Literal["nobody", "natural"] | None,
+        typer.Option(
+            "--lost",
+            help="Of persons with visits, under --do: nobody stops or dies, or they end by their"
+            " law.",
+        ),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(help="For repeatable samples; costs no privacy.", min=0)
     ] = None,
@@ -214,11 +222,12 @@ def sample(
     from synthdp.sample.sampler import Sampler, generator
 
     if is_linked(bundle):
-        _sample_linked(bundle, rows, out, settings=[*(do or []), *(given or [])], seed=seed)
-        facts = {"folder": str(out), "persons": rows, "seed": seed}
-        text = f"wrote {many(rows, 'person')} with their visits to {out}"
+        facts, text = _sample_linked(bundle, rows, out, do or [], given or [], lost=lost, seed=seed)
         show(facts, as_json=as_json, text=lambda: text)
         return
+    if lost is not None:
+        hint = "leave it out: one table has nobody who is lost"
+        raise OutputError("--lost is of persons with visits", hint=hint)
     if out is not None:
         check_file(out)
     elif as_json:
@@ -238,12 +247,20 @@ def sample(
 
 
 def _sample_linked(
-    bundle: Path, persons: int, out: Path | None, *, settings: list[str], seed: int | None
-) -> None:
-    """Both tables of new persons into a folder.
+    bundle: Path,
+    persons: int,
+    out: Path | None,
+    do: list[str],
+    given: list[str],
+    *,
+    lost: Literal["nobody", "natural"] | None,
+    seed: int | None,
+) -> tuple[dict[str, Any], str]:
+    """Both tables of new persons into a folder; returns facts and words.
 
     Raises:
-        OutputError: there is no folder to write to, or something is set or given.
+        OutputError: there is no folder to write to, or something is given; and as of
+            `sample.linked.intervention`.
     """
     from synthdp.sample.linked import write_sample
     from synthdp.sample.sampler import generator
@@ -251,11 +268,14 @@ def _sample_linked(
     if out is None:
         hint = "name a new folder with --out"
         raise OutputError("persons and their visits are two tables", hint=hint)
-    if settings:
-        hint = "leave --do and --given out"
-        raise OutputError("persons with visits are drawn as they are so far", hint=hint)
+    if given:
+        hint = "leave --given out, and take the persons that are so"
+        raise OutputError("persons with visits are not drawn by what is given", hint=hint)
     with working("sample"):
-        write_sample(bundle, persons, out, rng=generator(seed))
+        about = write_sample(bundle, persons, out, rng=generator(seed), do=do, lost=lost)
+    facts = {"folder": str(out), "persons": persons, "seed": seed, "do": do, "lost": lost}
+    text = f"wrote {many(persons, 'person')} with their visits to {out}"
+    return facts | {"about": about}, "\n".join([text, *(f"- {said}" for said in about)])
 
 
 STATEMENT = "spanned.json"

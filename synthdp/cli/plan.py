@@ -59,7 +59,7 @@ def plan(
     if linked is not None:
         from synthdp.api.text import linked_plan_text
         from synthdp.bundle.linked import as_one
-        from synthdp.release.linked import planned_linked
+        from synthdp.release.linked_plan import planned_linked
 
         _check_plain({"--what-if": what_if, "--rehearse": rehearse, "--for": goal})
         with working():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -11,16 +11,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from synthdp.bundle.content import is_linked
 from synthdp.bundle.noisy_values import MARGINALS, level_law
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, decode_column
+from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import OutputError
 from synthdp.files import check_sums
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.inference.answer import check_agreement
 from synthdp.inference.figures import widest
-from synthdp.inference.least_squares import SETTINGS, Blocks, LeastSquares, Posterior, measured
+from synthdp.inference.least_squares import (
+    SETTINGS,
+    Blocks,
+    LeastSquares,
+    Measured,
+    Posterior,
+    measured,
+)
 from synthdp.privacy.noise import fresh_generator
 from synthdp.spec.expressions.parsed import quoted
 from synthdp.spec.load.loader import load_spec
@@ -40,14 +49,15 @@ class Copies:
 
     `spanned` says what they are right for, as `spanned.json` does. `columns` are the spec's.
     `laws` are the drawn laws, of the groups of levels that tables count, and `rows` those of a
-    copy.
+    copy. `groups` has those groups, and `margins` the law of the levels of each grouped column.
     """
 
     spanned: dict[str, Any]
     columns: dict[str, Column]
     laws: list[Floats]
     rows: int
-    level_law: LevelLaw
+    groups: LevelGroups
+    margins: Mapping[str, Floats]
     rng: np.random.Generator
 
     def __len__(self) -> int:
@@ -56,7 +66,7 @@ class Copies:
     def __iter__(self) -> Iterator[pd.DataFrame]:
         import pandas as pd
 
-        domain = self.level_law.groups.domain
+        domain = self.groups.domain
         for law in self.laws:
             codes = self._inside(drawn_levels(law, self.rows, self.rng))
             yield pd.DataFrame(
@@ -68,12 +78,11 @@ class Copies:
 
     def _inside(self, codes: Codes) -> Codes:
         """Levels inside groups, drawn independently by the column's released one-way table."""
-        groups = self.level_law.groups
         for i, name in enumerate(self.columns):
-            if name not in groups.starts:
+            if name not in self.groups.starts:
                 continue
-            margin = self.level_law.margins[groups.domain.index(name)] + 1e-12
-            ends, starts = np.cumsum(margin), np.asarray(groups.starts[name])
+            margin = self.margins[name] + 1e-12
+            ends, starts = np.cumsum(margin), np.asarray(self.groups.starts[name])
             low = np.append(0.0, ends)[starts][codes[:, i]]
             high = np.append(ends[starts[1:] - 1], ends[-1])[codes[:, i]]
             at = np.searchsorted(ends, self.rng.uniform(low, high), side="right")
@@ -108,19 +117,31 @@ def copies_of(
         raise OutputError(
             f"{asked} tells no interval", hint="ask for 2 copies or more, of one row or more"
         )
+    rng = fresh_generator() if seed is None else np.random.default_rng(seed)
+    if is_linked(bundle):
+        from synthdp.inference.visit_copies import copies_of_visits
+        from synthdp.inference.visits import VisitQuestions
+
+        return copies_of_visits(VisitQuestions(bundle), m, columns=columns, rows=rows, rng=rng)
     check_sums(bundle, ("spec.yaml", MARGINALS))
     spec = load_spec(bundle / "spec.yaml")
     domain = Domain.from_spec(spec.columns)
     law = level_law(bundle, domain, margins=False)
     names = _chosen(domain, law, columns)
-    rng = fresh_generator() if seed is None else np.random.default_rng(seed)
-    posterior = _posterior(bundle, spec, law, names)
-    laws, refused = _laws(posterior, m, rng)
+    known = measured(law.tables, law.groups.domain, names, grouped=True)
+    posterior = posterior_of(known, bundle, per_unit=spec.dataset.privacy_unit.max_rows)
+    laws, refused = drawn_laws(posterior, m, rng)
+    rows, grouped = rows_of_each(posterior, rows), {*names} & law.groups.starts.keys()
+    said = {"copies": m, "rows": rows, "draws_refused": refused}
+    said |= statement(posterior, spec)
+    inside = {name: law.margins[domain.index(name)] for name in grouped}
+    return Copies(said, {n: spec.columns[n] for n in names}, laws, rows, law.groups, inside, rng)
+
+
+def rows_of_each(posterior: Posterior, asked: int | None) -> int:
+    """The rows of a copy: the fewer, the wider is the interval of few copies."""
     counted = posterior.rows
-    # The fewer rows, the wider is the interval of few copies.
-    rows = rows or max(round(min(5 * counted, 200_000)), round(counted))
-    said = {"copies": m, "rows": rows, "draws_refused": refused, **statement(posterior, spec)}
-    return Copies(said, {n: spec.columns[n] for n in names}, laws, rows, law, rng)
+    return asked or max(round(min(5 * counted, 200_000)), round(counted))
 
 
 def _chosen(domain: Domain, law: LevelLaw, columns: Sequence[str] | None) -> tuple[str, ...]:
@@ -133,19 +154,29 @@ def _chosen(domain: Domain, law: LevelLaw, columns: Sequence[str] | None) -> tup
             hint=next(filter(None, (nearest(name, domain.names) for name in unknown)), None)
             or f"name some of {', '.join(map(quoted, domain.names))}, each once",
         )
-    cells, most = law.groups.coarse.cells(named), (SETTINGS.max_columns, SETTINGS.max_cells)
-    if len(named) > most[0] or cells > most[1]:
-        raise OutputError(
-            f"{len(named)} columns with {cells:,} combinations of levels; copies are of up to"
-            f" {most[0]} columns and {most[1]:,} combinations",
-            hint="name the columns of your analysis with --columns",
-        )
+    check_size(len(named), law.groups.coarse.cells(named))
     return tuple(name for name in domain.names if name in named)
 
 
-def _posterior(bundle: Path, spec: ReleaseSpec, law: LevelLaw, names: Sequence[str]) -> Posterior:
-    """What the tables say of the columns, if they have two of them (or the one), and agree."""
-    solver = LeastSquares(measured(law.tables, law.groups.domain, names, grouped=True))
+def check_size(columns: int, cells: int) -> None:
+    """Refuse copies of too many columns, or of too many combinations of levels (`OutputError`)."""
+    most = SETTINGS.max_columns, SETTINGS.max_cells
+    if columns > most[0] or cells > most[1]:
+        raise OutputError(
+            f"{columns} columns with {cells:,} combinations of levels; copies are of up to"
+            f" {most[0]} columns and {most[1]:,} combinations",
+            hint="name the columns of your analysis with --columns",
+        )
+
+
+def posterior_of(known: Measured, bundle: Path, *, per_unit: int) -> Posterior:
+    """What the tables say of the columns, if they have two of them (or the one), and agree.
+
+    Raises:
+        OutputError: they have not.
+        VerifyError: they do not agree.
+    """
+    solver, names = LeastSquares(known), [column.name for column in known.columns]
     most = max(map(len, solver.measured.margins), default=0)
     if most == 0:
         raise OutputError(
@@ -162,10 +193,10 @@ def _posterior(bundle: Path, spec: ReleaseSpec, law: LevelLaw, names: Sequence[s
             ),
         )
     check_agreement(solver.agreement(), bundle, names)
-    return Posterior(solver, spec.dataset.privacy_unit.max_rows)
+    return Posterior(solver, per_unit)
 
 
-def _laws(posterior: Posterior, m: int, rng: np.random.Generator) -> tuple[list[Floats], int]:
+def drawn_laws(posterior: Posterior, m: int, rng: np.random.Generator) -> tuple[list[Floats], int]:
     """`m` drawn laws, and how many draws had none, which must not be most."""
     laws, refused = list[Floats](), 0
     while len(laws) < m:
@@ -244,8 +275,11 @@ RULE = (
 )
 
 
-def statement(posterior: Posterior, spec: ReleaseSpec) -> dict[str, Any]:
-    """What the drawn laws of a posterior are right for, as plain JSON.
+def statement(
+    posterior: Posterior, spec: ReleaseSpec, targets: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """What the drawn laws of a posterior are right for, as plain JSON, with regressions on the
+    spec's targets, or on `targets`.
 
     `sets` are the sets of columns whose shares are spanned; `together` has those levels of a column
     that a set does not tell apart, since some of their cells are too rare. `groups` has the levels
@@ -276,7 +310,7 @@ def statement(posterior: Posterior, spec: ReleaseSpec) -> dict[str, Any]:
         "groups": {c.name: list(c.labels) for c in columns if c.grouped},
         "regressions": [
             _regressions(posterior, names.index(target))
-            for target in spec.evaluation.targets
+            for target in (spec.evaluation.targets if targets is None else targets)
             if target in names
         ],
         "about": list(_about(spec, inside)),

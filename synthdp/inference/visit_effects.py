@@ -271,7 +271,7 @@ class _Asked:
             yield "a column's own past is taken to be a cause of it only where an arrow says so"
         t, y = rows.slices
         if (y or 0) > (t or 0):
-            yield "the effect is that if nobody were lost between the two"
+            yield "lost: nobody; the effect is that if nobody were lost between the two"
         if source.adjusted:
             yield (
                 f"{OVERLAP}: a stratum of n1 and n0 rows of both arms weighs n1 n0 / (n1 + n0), so"

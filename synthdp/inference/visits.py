@@ -155,7 +155,7 @@ class VisitQuestions:
             VerifyError: a file was changed, or cannot be read, or the tables do not agree.
         """
         refused: OutputError | None = None
-        asked = _rows_at(self._places(text), self.rows, self.stated.frame)
+        asked = rows_at(self.places(text), self.rows, self.stated.frame)
         for name in asked:
             try:
                 return self._of(self.rows[name], text)
@@ -169,7 +169,7 @@ class VisitQuestions:
 
     def _of(self, rows: Asked, text: str) -> Answer:
         spec = self.stated.spec.model_copy(update={"columns": dict(rows.columns)})
-        query = parse_query(self._written(text, rows), rows.columns)
+        query = parse_query(self.written(text, rows), rows.columns)
         if query.weight:
             how = "columns of visits count each visit once, of persons each person"
             raise OutputError("no weights are taken of persons with visits", hint=how)
@@ -224,7 +224,7 @@ class VisitQuestions:
                 except OutputError as error:  # too many groups
                     refused, query = (
                         (Figure(None, refused=str(error)),),
-                        parse_query(self._written(text, rows), rows.columns),
+                        parse_query(self.written(text, rows), rows.columns),
                     )
                     yield Answer(
                         replace(query, text=text),
@@ -247,7 +247,7 @@ class VisitQuestions:
             rf"\.(?:(?P<name>\w+)|`(?P<inside>(?:[^`]|``)*)`)"
         )
 
-    def _places(self, text: str) -> set[str]:
+    def places(self, text: str) -> set[str]:
         """Where the columns of visits in a question stand."""
         found = set[str]()
         for match in self._nodes.finditer(text):
@@ -256,7 +256,7 @@ class VisitQuestions:
                 found.add(place or _OWN.get(match["name"] or "", ""))
         return found
 
-    def _written(self, text: str, rows: Asked) -> str:
+    def written(self, text: str, rows: Asked) -> str:
         """A question with the names of its columns in backticks."""
 
         def name(match: re.Match[str]) -> str:
@@ -277,7 +277,7 @@ _OWN = {"number": "number", "end": "number", "gap": "-1"}
 """Where what is no column of visits stands: once for each person, and at visits after the first."""
 
 
-def _rows_at(places: set[str], rows: Collection[str], frame: VisitFrame) -> list[str]:
+def rows_at(places: set[str], rows: Collection[str], frame: VisitFrame) -> list[str]:
     """Those of the rows in which all of these places are, the likeliest first.
 
     Raises:

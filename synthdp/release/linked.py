@@ -20,13 +20,11 @@ from synthdp.bundle.content import check_target
 from synthdp.bundle.linked import (
     LinkedBundle,
     as_one,
-    expected_noise,
     linked_yaml,
     persons_of,
     public_linked,
     table_files,
 )
-from synthdp.bundle.linked_texts import linked_files
 from synthdp.bundle.signing import load_signer
 from synthdp.bundle.write_linked import LinkedContent, foresee_linked, write_linked
 from synthdp.data.domain import Domain
@@ -34,26 +32,21 @@ from synthdp.data.visits import VisitFrame
 from synthdp.errors import GateError
 from synthdp.evaluate.visits import with_ends
 from synthdp.files import missing_folders, text_sha256
-from synthdp.inference.visit_effects import check_queries, effects_json
+from synthdp.inference.visit_effects import effects_json
 from synthdp.ledger.connect import (
     balance_of,
     budget_noted,
     check_affordable,
     check_domain_from,
     entries_of,
-    ledger_facts,
     open_ledger,
     other_ids,
 )
-from synthdp.ledger.entries import Balance
 from synthdp.model.planning import check_total
 from synthdp.model.visits.fit import fit
-from synthdp.model.visits.planning import END_NUMBERS, arrows_of, plan_linked
+from synthdp.model.visits.planning import END_NUMBERS, plan_linked
 from synthdp.privacy.linked import read_linked
-from synthdp.privacy.mechanisms.marginals import NoisyMarginals
-from synthdp.privacy.mechanisms.views import OnView
 from synthdp.privacy.noise import Streams, fresh_generator
-from synthdp.privacy.plan import ESTIMAND, ReleasePlan
 from synthdp.privacy.private import Confidential, Private
 from synthdp.privacy.session import Session
 from synthdp.progress import advance, seconds, shown_on, stage, warn
@@ -62,9 +55,9 @@ from synthdp.release.afterwards import AttackWhen, judging_noted, put_off
 from synthdp.release.gates import Figure, GateVerdict, check_gates
 from synthdp.release.job import Job, check_not_moved, check_spec, withhold
 from synthdp.release.judge import NotJudged, attack_report, guarded, stopped
+from synthdp.release.linked_plan import linked_facts
 from synthdp.release.open_session import dropped_if_unpaid, open_session
 from synthdp.report.prose import say_of_plan
-from synthdp.report.sections import shares
 from synthdp.sample.linked import drawn_frames
 from synthdp.spec.checks.linked import linked_traps
 from synthdp.spec.model import LinkedSpec
@@ -363,70 +356,3 @@ def attacked(session: Session, job: LinkedJob) -> Confidential[MembershipReport 
         return session.inspect(
             lambda table: guarded(attack, table), reason="membership inference on real persons"
         )
-
-
-# --- the plan, as `synthdp plan` shows it ---
-
-
-def planned_linked(spec: LinkedSpec, spec_path: Path) -> tuple[dict[str, Any], Balance]:
-    """`linked_facts`, whether or not the ledger allows the release, and what the ledger says."""
-    one, out = as_one(spec), Path("releases") / spec.dataset.id
-    entries, balance = entries_of(one, spec_path), balance_of(one, spec_path)
-    check_nearby(entries, spec.dataset.id, out)
-    check_domain_from(one, entries)
-    facts = linked_facts(spec, balance)
-    return facts | {"warnings": [*other_ids(one, entries), *facts["warnings"]]}, balance
-
-
-def linked_facts(
-    spec: LinkedSpec, balance: Balance, *, plan: ReleasePlan | None = None
-) -> dict[str, Any]:
-    """Every look with its share of epsilon, its noise in persons, and the most rows of a person
-    that it counts; what the ledger has; which files there will be.
-
-    Raises:
-        BudgetError: the accountant cannot resolve the spec's budget.
-    """
-    frame = VisitFrame.from_spec(spec)
-    plan = plan_linked(spec, frame) if plan is None else plan
-    check_queries(spec, frame)
-    facts, known = plan.to_json(), spec.graph.mode != "predict"
-    pairs = arrows_of(spec, frame).tables(frame)
-    parts = shares([s["epsilon_alone"] for s in facts["spends"]], delta=plan.delta)
-    spends = []
-    for told, part, planned in zip(facts["spends"], parts, plan.spends, strict=True):
-        look = planned.mechanism
-        assert isinstance(look, OnView)
-        if isinstance(look.inner, NoisyMarginals):
-            tables, noise = len(look.inner.tables), min(look.inner.sigmas)
-        else:  # mode predict chooses later: noise of one table alone
-            tables = len(pairs.get(planned.purpose, ())) if known else 0
-            tables = 1 if planned.purpose.startswith(ESTIMAND) else tables
-            noise = look.inner.noise_multiplier * max(1, tables) ** 0.5
-        spends.append(
-            told
-            | {"share": part, "view": look.view, "rows_of_a_person": look.rows}
-            | {"tables": tables or None, "noise": noise}
-        )
-    files, expected = [*linked_files(spec), "SHA256SUMS"], expected_noise(spec, plan)
-    return facts | {
-        "dataset": spec.dataset.id,
-        "spends": spends,
-        "at_most": spec.dataset.visits.at_most,
-        "persons": persons_of(spec),
-        "ledger": ledger_facts(as_one(spec), balance, plan.bound),
-        "score_noise": expected,
-        "files": files,
-        "warnings": [*linked_traps(spec), *_doubtful(spec, expected)],
-    }
-
-
-def _doubtful(spec: LinkedSpec, noise: Mapping[str, float]) -> list[str]:
-    """A warning for each gate that noise alone is likely to fail."""
-    return [
-        f"the gate on {gate.metric}, at most {gate.at_most:g}, is likely to withhold the bundle"
-        f" after the budget is spent: noise alone is expected to make {noise[gate.metric]:.2g}, and"
-        " the upper end of the interval lies above it; declare fewer bins, or a larger epsilon"
-        for gate in spec.gates
-        if gate.at_most is not None and noise.get(gate.metric, 0.0) >= gate.at_most
-    ]

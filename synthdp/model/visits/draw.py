@@ -1,7 +1,14 @@
-"""Persons with visits, drawn in order from a model: post-processing."""
+"""Persons with visits, drawn in order from a model: post-processing.
+
+Under an intervention columns are set as they are drawn, and what comes later follows by its own
+laws: the sequential g-formula [Robins, "A new approach to causal inference in mortality studies"
+(1986)]. It is the law of the world under the intervention where all causes of what is set, that
+also act on what follows, are among the columns before it; the graph says so.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,6 +28,25 @@ from synthdp.data.visits import (
 )
 from synthdp.model.log_linear import Levels, drawn_levels
 from synthdp.model.visits.laws import Floats, Rows, VisitModel, bare, groups_of_views, sizes_of
+
+
+@dataclass(frozen=True)
+class Intervention:
+    """Levels that are set: of persons, by their names in the views, and of visits, by column and
+    number, 0 for every visit. With `nobody` lost, visits go on until the most that are kept, or the
+    end of the study; else they end by their law under the intervention.
+    """
+
+    people: Mapping[str, int]
+    visits: Mapping[tuple[str, int], int]
+    nobody: bool
+
+    def at(self, column: str, number: int) -> int | None:
+        """What a column of a visit is set to."""
+        return self.visits.get((column, number), self.visits.get((column, 0)))
+
+
+AS_IT_IS = Intervention({}, {}, nobody=False)
 
 
 @dataclass
@@ -58,12 +84,18 @@ def _together(parts: list[Rows]) -> Rows:
 
 
 def generate(
-    model: VisitModel, persons: int, *, rng: np.random.Generator, calibrate: bool = False
+    model: VisitModel,
+    persons: int,
+    *,
+    rng: np.random.Generator,
+    calibrate: bool = False,
+    do: Intervention = AS_IT_IS,
 ) -> Generated:
     """`persons` persons with their visits. With `calibrate` the ends after each number of visits
-    are shifted until there are as many as the model says; without it the model's shifts are used.
+    are shifted until there are as many as the model says; without it the model's shifts are used,
+    also where something is set.
     """
-    frame, drawn = model.frame, _Drawing(model, persons, rng)
+    frame, drawn = model.frame, _Drawing(model, persons, rng, do)
     reached = 1 - np.concatenate([[0.0], np.cumsum(model.numbers)[:-1]])
     shifts = np.zeros(frame.most) if calibrate else model.shifts
     alive = np.flatnonzero(rng.random(persons) < reached[1])
@@ -83,24 +115,39 @@ def generate(
 class _Drawing:
     """Persons on their way through their visits; the state is that of each one's last visit."""
 
-    def __init__(self, model: VisitModel, persons: int, rng: np.random.Generator) -> None:
+    def __init__(
+        self,
+        model: VisitModel,
+        persons: int,
+        rng: np.random.Generator,
+        do: Intervention = AS_IT_IS,
+    ) -> None:
         self.model, self.frame, self.rng, self.persons = model, model.frame, rng, persons
+        self.do = do
         self.groups = groups_of_views(model.frame, model.starts)
         self.sizes = sizes_of(self.groups)
         self.columns = [c.name for c in model.frame.of_visits.columns]
         frame, rows = self.frame, Rows()
+        set_first = {frame.first(c): do.at(c, 1) for c in self.columns} | {**do.people}
         for child in model.first:
             law = model.laws[child]
             rows[child] = drawn_levels(law.probabilities(self.sizes, rows, persons), rng)
+            if (level := set_first.get(child)) is not None:
+                view = PERSONS if child in do.people else OUTER
+                rows[child][:] = self.groups[view].group_of(child)[level]
         self.people = {name: rows[name] for name in frame.modelled.names}
         self.state = {name: rows[frame.first(name)] for name in self.columns}
         self.fine = {c: self._fine(OUTER, frame.first(c), self.state[c]) for c in self.columns}
+        for c in self.columns:
+            if (level := do.at(c, 1)) is not None:
+                self.fine[c][:] = level
         self.gap = np.full(persons, sizes_of(self.groups)[frame.before("gap")] - 1)  # none
         begun = self._fine(
             OUTER, frame.first(frame.order.name), rows[frame.first(frame.order.name)]
         )
         self.when = np.minimum(numbers_in(frame.order, begun, rng), frame.until)
         fine = {n: self._fine(PERSONS, n, levels) for n, levels in self.people.items()}
+        fine |= {name: np.full(persons, level) for name, level in do.people.items()}
         self.ages = None
         if frame.age is not None:
             self.ages = numbers_in(frame.age, fine[frame.person("age")], rng)
@@ -155,6 +202,9 @@ class _Drawing:
         if wanted is not None:
             shift = _shift(logits, room, min(max(wanted, 0.0), 1.0))
         logits[:, 1:] += shift
+        if self.do.nobody:
+            logits[:, 1:] = -np.inf
+            logits[~room, 1] = 0.0  # stops, with the study
         logits[~room, 0] = -np.inf
         end = drawn_levels(softmax(logits, axis=1), self.rng)
         kinds = np.array([i for i, e in enumerate(frame.ends) if e not in (CUT, CUT_DIED)])
@@ -185,7 +235,10 @@ class _Drawing:
             if name in (*frame.rises, *frame.falls):
                 odds = odds * self._allowed(name, self.state[name][alive])
             rows[child] = drawn_levels(odds, rng)
-            self._move(name, alive, rows[child])
+            level = self.do.at(name, number)
+            if level is not None:
+                rows[child][:] = self.groups[STEPS].group_of(child)[level]
+            self._move(name, alive, rows[child], level)
         self.out.asked_steps.append(rows)
         self.gap[alive] = rows[gap]
         self._keep(alive)
@@ -200,19 +253,24 @@ class _Drawing:
             allowed[:, -1], allowed[before == column.levels - 1] = True, True
         return allowed
 
-    def _move(self, name: str, alive: Levels, levels: Levels) -> None:
-        """Go on to levels of the next visit; inside one group a rule holds, too."""
+    def _move(self, name: str, alive: Levels, levels: Levels, fixed: int | None) -> None:
+        """Go on to levels of the next visit, which may be `fixed`; inside one group a rule holds,
+        too.
+        """
         fine = self._fine(STEPS, self.frame.now(name), levels)
         same, before = levels == self.state[name][alive], self.fine[name][alive]
         if name in self.frame.rises:
             fine = np.where(same, np.maximum(fine, before), fine)
         elif name in self.frame.falls:
             fine = np.where(same, np.minimum(fine, before), fine)
+        if fixed is not None:
+            fine = np.full(len(alive), fixed)
         self.state[name][alive], self.fine[name][alive] = levels, fine
 
     def cut(self, alive: Levels) -> None:
         """Those who reached the most visits that are kept."""
         frame, died = self.frame, self.rng.random(len(alive)) < self.model.died_later
+        died &= not self.do.nobody
         later = frame.ends.index(CUT_DIED) if CUT_DIED in frame.ends else 0
         self.out.ends[alive] = np.where(died, later, frame.ends.index(CUT))
 
@@ -227,9 +285,11 @@ def _shift(logits: Floats, room: npt.NDArray[np.bool_], wanted: float) -> float:
     return (low + high) / 2
 
 
-def trajectories(model: VisitModel, persons: int, *, rng: np.random.Generator) -> Trajectories:
+def trajectories(
+    model: VisitModel, persons: int, *, rng: np.random.Generator, do: Intervention = AS_IT_IS
+) -> Trajectories:
     """Drawn persons as levels and dates."""
-    frame, drawn = model.frame, generate(model, persons, rng=rng)
+    frame, drawn = model.frame, generate(model, persons, rng=rng, do=do)
     owner, when = np.concatenate(drawn.owner), np.concatenate(drawn.when)
     visits = np.column_stack(
         [np.concatenate([v[c.name] for v in drawn.visits]) for c in frame.of_visits.columns]

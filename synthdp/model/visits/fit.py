@@ -51,6 +51,7 @@ from synthdp.graph.margins import (
 from synthdp.graph.predict import PairTables, pair_tables
 from synthdp.model.log_linear import drawn_levels
 from synthdp.model.visits.draw import Generated, generate
+from synthdp.model.visits.effects import MeasuredEffect
 from synthdp.model.visits.laws import (
     SETTINGS,
     Floats,
@@ -77,16 +78,42 @@ from synthdp.model.visits.planning import (
     at_end,
     effects_of,
 )
-from synthdp.model.visits.predict import asked, chosen_arrows, worth_counting
+from synthdp.model.visits.predict import asked, chosen_arrows, settled, worth_counting
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
 from synthdp.privacy.mechanisms.views import OnView
-from synthdp.privacy.plan import needed
+from synthdp.privacy.plan import ESTIMAND, needed
 from synthdp.privacy.private import Released
 from synthdp.privacy.table import Columns
 from synthdp.spec.model.linked import LinkedSpec
 
 Tables = Mapping[str, tuple[NoisyTable, ...]]
 """Noisy tables by purpose."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a bundle states that was chosen: its `tables`, and in mode predict the pairs that were
+    found `dependent`.
+    """
+
+    tables: Tables
+    dependent: tuple[Columns, ...] = ()
+
+    def starts(self, purpose: str = "") -> dict[str, Starts]:
+        """Groups of levels, in the table of an estimand or in those of all else, by the columns'
+        names in the views.
+        """
+        return {
+            name: starts
+            for look, tables in self.tables.items()
+            if (look == purpose if purpose else not look.startswith(ESTIMAND))
+            for table in tables
+            for name, starts in table.starts.items()
+        }
+
+    def columns(self, purpose: str) -> list[Columns]:
+        """The tables of a look."""
+        return [table.columns for table in self.tables.get(purpose, ())]
 
 
 @dataclass(frozen=True)
@@ -108,10 +135,12 @@ def fit(
 
 
 def measure(
-    releaser: Releaser, spec: LinkedSpec, frame: VisitFrame
+    releaser: Releaser, spec: LinkedSpec, frame: VisitFrame, chosen: Chosen | None = None
 ) -> tuple[Released[Tables], VisitArrows]:
-    """All looks, and the arrows: those of the spec, or those that the first looks show."""
-    looks = Looks(releaser, spec, frame)
+    """All looks, and the arrows: those of the spec, or those that the first looks show. What
+    rounding decides is as it was `chosen`, if that is known.
+    """
+    looks = Looks(releaser, spec, frame, chosen)
     if spec.graph.mode == "predict":
         arrows = looks.search()
     else:
@@ -127,13 +156,17 @@ class Looks:
     first ones make.
     """
 
-    def __init__(self, releaser: Releaser, spec: LinkedSpec, frame: VisitFrame) -> None:
-        self.releaser, self.spec, self.frame = releaser, spec, frame
+    def __init__(
+        self, releaser: Releaser, spec: LinkedSpec, frame: VisitFrame, chosen: Chosen | None = None
+    ) -> None:
+        self.releaser, self.spec, self.frame, self.chosen = releaser, spec, frame, chosen
         first = self._released(PERSON_LEVELS)
         self.seen: Released[Tables] = first.map(lambda tables: {PERSON_LEVELS: tables})
         for purpose in (VISIT_LEVELS, END_NUMBERS):
             self._add(purpose, self._released(purpose))
-        self.groups = groups_of_views(frame, level_starts(frame, self.seen.value))
+        stated = None if chosen is None else chosen.starts()
+        self.starts = level_starts(frame, self.seen.value, stated)
+        self.groups = groups_of_views(frame, self.starts)
         self.sizes = sizes_of(self.groups)
 
     def _released(self, purpose: str) -> Released[tuple[NoisyTable, ...]]:
@@ -167,16 +200,9 @@ class Looks:
         for purpose, effect, _ in effects_of(self.releaser.plan, self.spec, self.frame):
             planned = self.releaser.plan.linked[purpose]
             assert isinstance(planned, OnView)
-            domain, starts = planned.domain, dict[str, Starts]()
-            for i, name in enumerate(effect.columns):
-                column, law = laws[bare(self.frame, name)]
-                few, groups = SETTINGS.few_bins, SETTINGS.groups
-                if i > 1:  # adjusted for
-                    few = groups = SETTINGS.strata
-                if column.ranged and len(column.edges) > few:
-                    own = starts_of(column, law, groups=groups)
-                    starts[name] = tuple(s for s in own if s < domain[name].levels)
-            chosen = planned.choose([effect.columns], LevelGroups(domain, starts))
+            stated = None if self.chosen is None else self.chosen.starts(purpose)
+            groups = effect_groups(planned.domain, self.frame, effect, laws, stated)
+            chosen = planned.choose([effect.columns], groups)
             self._add(purpose, self.releaser.release(chosen, purpose=purpose))
 
     def search(self) -> VisitArrows:
@@ -188,8 +214,12 @@ class Looks:
             (PERSON_PAIRS, VISIT_PAIRS, SECOND_PAIRS), asked(spec, frame), strict=True
         ):
             self.count(purpose, tables)
-        fit = VisitFit(spec, frame, VisitArrows({}, {}, {}, ()), self.seen.value)
-        known = fit.persons_law, fit.outer_law, fit.second_law
+        fit = VisitFit(spec, frame, VisitArrows({}, {}, {}, ()), self.seen.value, self.starts)
+        known, stated = [fit.persons_law, fit.outer_law, fit.second_law], None
+        if self.chosen is not None:
+            dependent = {*self.chosen.dependent}
+            known = [settled(law, dependent) for law in known]
+            stated = self.chosen.columns(STEP_PAIRS)
         arrows = chosen_arrows(spec, frame, *known)
         rest = arrows.tables(frame)
         self.count(LAST_PAIRS, rest[LAST_PAIRS])
@@ -198,17 +228,22 @@ class Looks:
         assert isinstance(planned, OnView) and isinstance(planned.inner, AdaptiveMarginals)
         steps = fit.people * float(fit.reached[2:].sum())
         noise = planned.inner.noise_multiplier
-        worth = worth_counting(frame, arrows, *known[1:], noise=noise, steps=max(1.0, steps))
+        steps = max(1.0, steps)
+        worth = worth_counting(frame, arrows, *known[1:], noise=noise, steps=steps, stated=stated)
         self.count(STEP_PAIRS, worth)
         return arrows
 
 
-def level_starts(frame: VisitFrame, tables: Tables) -> dict[str, Starts]:
-    """Groups of the levels of fine columns, of about equal mass by what was counted."""
-    starts = {}
+def level_starts(
+    frame: VisitFrame, tables: Tables, stated: Mapping[str, Starts] | None = None
+) -> dict[str, Starts]:
+    """Groups of the levels of fine columns, of about equal mass by what was counted. What rounding
+    decides is as `stated` of some columns, by their names in the views.
+    """
+    starts, known = {}, {bare(frame, name): own for name, own in (stated or {}).items()}
     for name, (column, law) in level_laws(frame, tables).items():
         if column.ranged and len(column.edges) > SETTINGS.few_bins:
-            starts[name] = starts_of(column, law, groups=SETTINGS.groups)
+            starts[name] = starts_of(column, law, groups=SETTINGS.groups, stated=known.get(name))
     return starts
 
 
@@ -227,6 +262,28 @@ def level_laws(frame: VisitFrame, tables: Tables) -> dict[str, tuple[ColumnDomai
             known = found.get(name)
             found[name] = (column, law if known is None else (known[1] + law) / 2)
     return found
+
+
+def effect_groups(
+    domain: Domain,
+    frame: VisitFrame,
+    effect: MeasuredEffect,
+    laws: Mapping[str, tuple[ColumnDomain, Probabilities]],
+    stated: Mapping[str, Starts] | None = None,
+) -> LevelGroups:
+    """Groups of the levels of fine columns in the table of an effect, by the `level_laws`, or as
+    `stated` where rounding decides.
+    """
+    starts = dict[str, Starts]()
+    for i, name in enumerate(effect.columns):
+        column, law = laws[bare(frame, name)]
+        few, groups = SETTINGS.few_bins, SETTINGS.groups
+        if i > 1:  # adjusted for
+            few = groups = SETTINGS.strata
+        if column.ranged and len(column.edges) > few:
+            own = starts_of(column, law, groups=groups, stated=(stated or {}).get(name))
+            starts[name] = tuple(s for s in own if s < domain[name].levels)
+    return LevelGroups(domain, starts)
 
 
 class Pooled:
@@ -252,11 +309,16 @@ class VisitFit:
     """The fit of one set of released tables: what is known before anything is drawn."""
 
     def __init__(
-        self, spec: LinkedSpec, frame: VisitFrame, arrows: VisitArrows, tables: Tables
+        self,
+        spec: LinkedSpec,
+        frame: VisitFrame,
+        arrows: VisitArrows,
+        tables: Tables,
+        starts: Mapping[str, Starts] | None = None,
     ) -> None:
         self.spec, self.frame, self.arrows = spec, frame, arrows
         self.levels = level_laws(frame, tables)
-        self.starts = level_starts(frame, tables)
+        self.starts = level_starts(frame, tables) if starts is None else starts
         self.groups = groups_of_views(frame, self.starts)
         self.sizes = sizes_of(self.groups)
         grouped = {

@@ -46,13 +46,15 @@ SHARP = 0.25
 class VisitArrows:
     """What points to what: of persons, of first visits, of later ones, and at how visits end.
 
-    Columns are in an order in which each comes after its parents.
+    Columns are in an order in which each comes after its parents. `dependent` are the pairs whose
+    noisy tables show a dependence, where mode predict chose arrows by them.
     """
 
     persons: Arrows
     first: Arrows
     steps: Arrows
     end: tuple[str, ...]
+    dependent: tuple[Columns, ...] = ()
 
     def tables(self, frame: VisitFrame) -> dict[str, list[Columns]]:
         """The pairs that are counted, by purpose."""

@@ -6,22 +6,39 @@ from persons to visits, from the visit before to the visit, and from earlier to 
 the spec's order with targets last. Those are then counted over all steps that leave the least
 expected error; the others keep what first and second visits say of them. A column's own past is
 always an arrow: noise alone must not hide that a person is the same as before.
+
+Noisy tables are whole numbers, and what is computed of them is the same to many digits, but not to
+the last, on any machine. So a bundle states what was chosen, and whoever derives it again goes by
+that where it lies nearer to what decides than `NEAR`, and nowhere else.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from itertools import combinations, product
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from itertools import combinations, pairwise, product
 
 import numpy as np
 
 from synthdp.data.visits import VisitFrame
+from synthdp.graph.predict import SETTINGS as PREDICT
 from synthdp.graph.predict import PairTables, SmoothPair
+from synthdp.model.visits.effects import measured_effect
 from synthdp.model.visits.laws import SETTINGS
-from synthdp.model.visits.planning import VisitArrows
+from synthdp.model.visits.planning import (
+    PERSON_PAIRS,
+    SECOND_PAIRS,
+    VISIT_PAIRS,
+    VisitArrows,
+    arrows_of,
+)
+from synthdp.privacy.plan import estimand_purpose
 from synthdp.privacy.table import Columns
 from synthdp.spec.model.linked import LinkedSpec
+
+NEAR = 1e-6
+"""Nats of evidence, and parts of a gain, that machines may differ by."""
 
 
 def visits_in_order(spec: LinkedSpec, frame: VisitFrame) -> list[str]:
@@ -85,7 +102,35 @@ def chosen_arrows(
         now = [at_once.get(p, p) for p in shown]
         steps[frame.now(name)] = (frame.before(name), *past, *now)
     of_people = {name: causes(persons, name, people[:i]) for i, name in enumerate(people)}
-    return VisitArrows(of_people, firsts, steps, arrows_to_end(frame))
+    dependent = tuple(pair for known in (persons, first, second) for pair in known.dependent)
+    return VisitArrows(of_people, firsts, steps, arrows_to_end(frame), dependent)
+
+
+def settled(known: PairTables, stated: Collection[Columns]) -> PairTables:
+    """The tables, where evidence that is near to what decides is on the side that is stated."""
+    pairs, least = {**known.pairs}, PREDICT.min_evidence
+    for pair, table in known.pairs.items():
+        if abs(table.evidence - least) <= NEAR:
+            pairs[pair] = replace(table, evidence=least + (NEAR if pair in stated else -NEAR))
+    return replace(known, pairs=pairs)
+
+
+def stand_in_pairs(spec: LinkedSpec, frame: VisitFrame) -> dict[str, list[Columns]]:
+    """The tables of several columns of each look; of mode predict, which chooses later, some that
+    stand for them: a column's own past, and persons.
+    """
+    paid = {
+        estimand_purpose(str(i + 1)): [measured_effect(spec, frame, estimand).columns]
+        for i, estimand in enumerate(spec.estimands)
+    }
+    if spec.graph.mode != "predict":
+        return arrows_of(spec, frame).tables(frame) | paid
+    people = frame.modelled.names
+    steps = {frame.now(c.name): (frame.before(c.name), *people) for c in frame.of_visits.columns}
+    steps[frame.now("gap")] = (frame.before("gap"),)
+    tables = VisitArrows({}, {}, steps, arrows_to_end(frame)).tables(frame)
+    purposes = (PERSON_PAIRS, VISIT_PAIRS, SECOND_PAIRS)
+    return tables | dict(zip(purposes, asked(spec, frame), strict=True)) | paid
 
 
 def pair_of(known: PairTables, a: str, b: str) -> SmoothPair | None:
@@ -101,10 +146,12 @@ def worth_counting(
     *,
     noise: float,
     steps: float,
+    stated: Sequence[Columns] | None = None,
 ) -> list[Columns]:
     """The arrows that are counted over all `steps`: those that leave the least expected error.
 
-    k tables have noise `noise` sqrt(k). A column's own past is always counted.
+    k tables have noise `noise` sqrt(k). A column's own past is always counted. Of two choices that
+    gain as much it is the one that is `stated`, if any is.
     """
     own, gains = [], dict[Columns, tuple[SmoothPair, float]]()
     visits = [c.name for c in frame.of_visits.columns]
@@ -122,10 +169,23 @@ def worth_counting(
             sigma = known.sigmas.get(of) or known.sigmas[of[1], of[0]]
             gains[table] = (pair, pair.expected_error(sigma / known.rows))
     best, chosen = 0.0, list[Columns]()
-    for count in np.unique(np.geomspace(1, max(1, len(gains)), 40).round()).astype(int):
+    counts = {*np.unique(np.geomspace(1, max(1, len(gains)), 40).round()).astype(int).tolist()}
+
+    def left_by(count: int) -> dict[Columns, float]:
         sigma = noise * math.sqrt(len(own) + count) / steps
-        left = {t: error - pair.expected_error(sigma) for t, (pair, error) in gains.items()}
+        return {t: error - pair.expected_error(sigma) for t, (pair, error) in gains.items()}
+
+    for count in sorted(counts):
+        left = left_by(count)
         largest = sorted(left, key=lambda t: -left[t])[:count]
         if (gain := math.fsum(left[t] for t in largest)) > best:
             best, chosen = gain, largest
+    told = [*(stated or ())]
+    more = told[len(own) :]
+    possible = len({*more}) == len(more) in counts | {0} and gains.keys() >= {*more}
+    if possible and told[: len(own)] == own:
+        left = left_by(len(more))
+        falls = all(left[a] >= left[b] - NEAR * best for a, b in pairwise(more))
+        if falls and math.fsum(left[t] for t in more) >= (1 - NEAR) * best - NEAR**2:
+            return told
     return own + chosen

@@ -17,7 +17,7 @@ from synthdp.errors import DataError, OutputError
 from synthdp.privacy.linked import read_linked
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.readers.files import seal_dataframe
-from synthdp.release.linked import planned_linked
+from synthdp.release.linked_plan import planned_linked
 from synthdp.spec.load.loader import own_spec
 from synthdp.verify.checks import verify_bundle
 from tests.release.linked.conftest import MOST, SPEC, spec_at, write_spec, write_tables

@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -18,7 +19,7 @@ from synthdp.errors import SpecError, SynthdpError, VerifyError
 from synthdp.inference.answer import Answer, questions_of
 from synthdp.inference.visits import VisitQuestions
 from synthdp.model.visits.planning import effects_of, plan_linked
-from synthdp.release.linked import planned_linked
+from synthdp.release.linked_plan import planned_linked
 from synthdp.spec.load.loader import linked_in
 from synthdp.verify.checks import verify_bundle
 from tests.release.linked.conftest import spec_at, write_hospital, write_spec
@@ -37,7 +38,8 @@ OF_SPEC = (
 OF_BUNDLE = (
     "copies BUNDLE --out OUT",
     "sample BUNDLE --rows 5",
-    "sample BUNDLE --rows 5 --out OUT --do sex=F",
+    "sample BUNDLE --rows 5 --out OUT --given patients.sex=F",
+    "sample BUNDLE --rows 5 --out OUT --do patients.sex=F",
 )
 
 
@@ -63,8 +65,45 @@ def test_commands_of_a_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, com
 @pytest.mark.parametrize("command", OF_BUNDLE)
 def test_commands_of_a_bundle(made: Path, tmp_path: Path, command: str) -> None:
     told = refused(command, BUNDLE=made, OUT=tmp_path / "out")
-    assert "linked" in told or "two tables" in told or "drawn as they are" in told, told
+    reasons = ("linked", "two tables", "not drawn by what is given", "may change who is lost")
+    assert any(reason in told for reason in reasons), told
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("lost", ["nobody", "natural"])
+def test_an_intervention_says_who_is_lost(made: Path, tmp_path: Path, lost: str) -> None:
+    out = tmp_path / "out"
+    words = ["--rows", "40", "--out", str(out), "--do", "patients.sex=F", "--do", "stays[2].cost=7"]
+    done = CliRunner().invoke(app, ["sample", str(made), *words, "--lost", lost])
+    assert done.exit_code == 0, done.exception
+    told = " ".join(done.output.split())
+    assert f"lost: {lost};" in told and "nothing tells an interval" in told
+    patients, stays = (pd.read_csv(out / f"{name}.csv") for name in ("patients", "stays"))
+    number = stays.groupby("of_patient").cumcount() + 1
+    assert (patients["sex"] == "F").all() and (stays["cost"][number == 2] == 7).all()
+    assert lost == "natural" or patients["died"].isna().all()
+
+
+@pytest.mark.check
+def test_copies_are_of_one_kind_of_rows(made: Path, tmp_path: Path) -> None:
+    out = tmp_path / "copies"
+    words = ["--columns", "patients.sex, stays[1].stage", "--m", "3", "--rows", "200"]
+    done = CliRunner().invoke(app, ["copies", str(made), *words, "--out", str(out)])
+    assert done.exit_code == 0, done.exception
+    told = " ".join(done.output.split())
+    assert "rows are persons with a visit: each counts once; they have no key" in told
+    assert json.loads((out / "spanned.json").read_text())["law"].startswith("persons with a visit")
+    rows = pd.read_csv(out / "copy-1.csv")
+    assert [*rows] == ["patients.sex", "stays[1].stage"] and len(rows) == 200
+    copies = synthdp.Bundle(made).copies(5, columns=["patients.sex"], rows=500, seed=2)
+
+    def women(table: pd.DataFrame) -> dict[str, tuple[float, float]]:
+        known = (table["patients.sex"] == "F").astype(float)
+        return {"women": (float(known.mean()), float(known.var() / len(known)))}
+
+    found = copies.pool(women).loc["women"]
+    assert 0.2 < found["low"] < found["estimate"] < found["high"] < 0.8
 
 
 @pytest.mark.check

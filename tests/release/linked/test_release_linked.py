@@ -17,7 +17,8 @@ import synthdp
 from synthdp.errors import BudgetError, OutputError, SynthdpError
 from synthdp.ledger.entries import INTERNAL
 from synthdp.ledger.ledger import Ledger
-from synthdp.release.linked import planned_linked, resume_linked
+from synthdp.release.linked import resume_linked
+from synthdp.release.linked_plan import planned_linked
 from synthdp.sample.linked import sample_linked
 from synthdp.sample.sampler import generator
 from synthdp.verify.checks import verify_bundle
@@ -91,7 +92,7 @@ def test_the_graph_has_templates(made: Path) -> None:
 
 
 def test_a_sample_is_free_and_repeats(made: Path) -> None:
-    one, two = (sample_linked(made, 20, rng=generator(3)) for _ in range(2))
+    one, two = (sample_linked(made, 20, rng=generator(3))[0] for _ in range(2))
     assert [*one] == ["patients", "stays"] and len(one["patients"]) == 20
     for name, frame in one.items():
         pd.testing.assert_frame_equal(frame, two[name])

@@ -1,0 +1,153 @@
+"""What `synthdp plan` shows of persons with visits: spends, the ledger, expected cost and quality.
+
+No row is read, and nothing slow is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from synthdp.audit.folder import MEASUREMENTS, TARGETS, AttackPower, power_of, table_releases
+from synthdp.bundle.linked import as_one, expected_noise, persons_of
+from synthdp.bundle.linked_texts import linked_files
+from synthdp.data.visits import VisitFrame
+from synthdp.inference.visit_effects import check_queries
+from synthdp.ledger.connect import (
+    balance_of,
+    check_domain_from,
+    entries_of,
+    ledger_facts,
+    other_ids,
+)
+from synthdp.ledger.entries import Balance
+from synthdp.model.visits.laws import SETTINGS
+from synthdp.model.visits.planning import arrows_of, plan_linked
+from synthdp.model.visits.predict import stand_in_pairs
+from synthdp.privacy.mechanisms.marginals import NoisyMarginals
+from synthdp.privacy.mechanisms.views import OnView
+from synthdp.privacy.plan import ESTIMAND, ReleasePlan
+from synthdp.report.sections import shares
+from synthdp.spec.checks.linked import linked_traps
+from synthdp.spec.model import LinkedSpec
+from synthdp.spec.model.rules import linked_engine
+from synthdp.verify.at_hand import check_nearby
+
+READ_SECONDS = {"memory": 1e-6, "arrow": 6e-7, "sql": 9e-7}
+WRITTEN_SECONDS, FIT_SECONDS, DRAWN_SECONDS = 3e-7, 1.5, 9e-7
+"""CPU seconds of a value that is read, or written; of a fit, and of a value that it draws. Of six
+fits, on the sets of `benchmarks.visits`, and two releases they said .8 to 1.9 times what it took.
+"""
+MEMORY = {"memory": (700, 57e-6), "arrow": (1050, 8e-6), "sql": (1050, 8e-6)}
+"""Megabytes at all times, and of a value that is read (benchmarks/results/linked_engines.csv)."""
+
+
+def planned_linked(spec: LinkedSpec, spec_path: Path) -> tuple[dict[str, Any], Balance]:
+    """`linked_facts`, whether or not the ledger allows the release, and what the ledger says."""
+    one, out = as_one(spec), Path("releases") / spec.dataset.id
+    entries, balance = entries_of(one, spec_path), balance_of(one, spec_path)
+    check_nearby(entries, spec.dataset.id, out)
+    check_domain_from(one, entries)
+    facts = linked_facts(spec, balance)
+    return facts | {"warnings": [*other_ids(one, entries), *facts["warnings"]]}, balance
+
+
+def linked_facts(
+    spec: LinkedSpec, balance: Balance, *, plan: ReleasePlan | None = None
+) -> dict[str, Any]:
+    """Every look with its share of epsilon, its noise in persons, and the most rows of a person
+    that it counts; what the ledger has; which files there will be.
+
+    Raises:
+        BudgetError: the accountant cannot resolve the spec's budget.
+    """
+    frame = VisitFrame.from_spec(spec)
+    plan = plan_linked(spec, frame) if plan is None else plan
+    check_queries(spec, frame)
+    facts, known = plan.to_json(), spec.graph.mode != "predict"
+    pairs = arrows_of(spec, frame).tables(frame)
+    parts = shares([s["epsilon_alone"] for s in facts["spends"]], delta=plan.delta)
+    spends = []
+    for told, part, planned in zip(facts["spends"], parts, plan.spends, strict=True):
+        look = planned.mechanism
+        assert isinstance(look, OnView)
+        if isinstance(look.inner, NoisyMarginals):
+            tables, noise = len(look.inner.tables), min(look.inner.sigmas)
+        else:  # mode predict chooses later: noise of one table alone
+            tables = len(pairs.get(planned.purpose, ())) if known else 0
+            tables = 1 if planned.purpose.startswith(ESTIMAND) else tables
+            noise = look.inner.noise_multiplier * max(1, tables) ** 0.5
+        spends.append(
+            told
+            | {"share": part, "view": look.view, "rows_of_a_person": look.rows}
+            | {"tables": tables or None, "noise": noise}
+        )
+    files, expected = [*linked_files(spec), "SHA256SUMS"], expected_noise(spec, plan)
+    power = _power(spec, frame, plan) if spec.attacks.membership.enabled else None
+    return facts | {
+        "dataset": spec.dataset.id,
+        "spends": spends,
+        "at_most": spec.dataset.visits.at_most,
+        "persons": persons_of(spec),
+        "ledger": ledger_facts(as_one(spec), balance, plan.bound),
+        "score_noise": expected,
+        "expected": _expected(spec, frame),
+        "attack": power.to_json() if power else None,
+        "notes": [power.told("persons")] if power else [],
+        "files": files,
+        "warnings": [*linked_traps(spec), *_doubtful(spec, expected)],
+    }
+
+
+def _values(spec: LinkedSpec, frame: VisitFrame, persons: int) -> float:
+    """Values of both tables of so many persons, each with half of the visits that are kept."""
+    visits = persons * frame.most / 2
+    return persons * len(frame.modelled) + visits * (len(frame.of_visits) + 2)
+
+
+def _fit_seconds(spec: LinkedSpec, frame: VisitFrame, persons: int) -> float:
+    """Of the fit of a model of so many persons: its rounds draw persons, and fit laws on them."""
+    fewest, most = SETTINGS.generated
+    drawn = (SETTINGS.rounds + 1) * _values(spec, frame, min(max(persons, fewest), most))
+    return FIT_SECONDS + DRAWN_SECONDS * drawn
+
+
+def _expected(spec: LinkedSpec, frame: VisitFrame) -> dict[str, float]:
+    """Time and memory of this process, without evaluation and attacks."""
+    persons, engine = spec.dataset.persons.rows.value, linked_engine(spec)
+    read, written = (_values(spec, frame, n) for n in (persons, persons_of(spec)))
+    seconds, (base, megabytes) = READ_SECONDS[engine], MEMORY[engine]
+    fitted = _fit_seconds(spec, frame, persons)
+    return {
+        "cpu_seconds": round(seconds * read + fitted + WRITTEN_SECONDS * written + 5, 1),
+        "memory_mb": round(base + megabytes * read + 24e-6 * written),
+    }
+
+
+def _power(spec: LinkedSpec, frame: VisitFrame, plan: ReleasePlan) -> AttackPower:
+    """The membership attack of a spec, before it runs: models of so many persons, and tables."""
+    attack, chosen = spec.attacks.membership, stand_in_pairs(spec, frame)
+    tables = 0
+    for planned in plan.spends:
+        look = planned.mechanism
+        assert isinstance(look, OnView)
+        known = look.inner.tables if isinstance(look.inner, NoisyMarginals) else None
+        tables += len(chosen[planned.purpose] if known is None else known)
+    each, releases = (
+        _fit_seconds(spec, frame, attack.rows),
+        table_releases(attack.pairs, tables=tables),
+    )
+    seconds = 2 * attack.pairs * TARGETS * each + 2 * releases * each / MEASUREMENTS
+    return power_of(spec, tables=tables, cpu_seconds=seconds)
+
+
+def _doubtful(spec: LinkedSpec, noise: Mapping[str, float]) -> list[str]:
+    """A warning for each gate that noise alone is likely to fail."""
+    return [
+        f"the gate on {gate.metric}, at most {gate.at_most:g}, is likely to withhold the bundle"
+        f" after the budget is spent: noise alone is expected to make {noise[gate.metric]:.2g}, and"
+        " the upper end of the interval lies above it; declare fewer bins, or a larger epsilon"
+        for gate in spec.gates
+        if gate.at_most is not None and noise.get(gate.metric, 0.0) >= gate.at_most
+    ]
