@@ -30,7 +30,7 @@ from synthdp.bundle.noisy_values import MARGINALS
 from synthdp.data.domain import Domain
 from synthdp.data.visits import VisitFrame
 from synthdp.errors import OutputError
-from synthdp.inference.answer import check_agreement
+from synthdp.inference.answer import Answer, check_agreement
 from synthdp.inference.contrasts import OVERLAP
 from synthdp.inference.effect import EffectAnswer
 from synthdp.inference.effect_query import (
@@ -54,7 +54,7 @@ from synthdp.inference.figures import (
     too_few,
 )
 from synthdp.inference.least_squares import SETTINGS, LeastSquares, measured
-from synthdp.inference.visits import VisitQuestions, column_of, renamed
+from synthdp.inference.visits import VisitQuestions, paid_question, renamed
 from synthdp.inference.words import about_figures, listed
 from synthdp.model.visits.effects import (
     EffectRows,
@@ -67,6 +67,7 @@ from synthdp.model.visits.effects import (
     shown_valid,
 )
 from synthdp.model.visits.fit import Tables
+from synthdp.model.visits.questions import column_of
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import ESTIMAND, estimand_purpose
 from synthdp.spec.model import LinkedSpec, ReleaseSpec
@@ -109,17 +110,22 @@ def effect_of_visits(bundle: Path, query: EffectQuery) -> EffectAnswer:
     return asked.answer(query, views)
 
 
-def effects_json(spec: LinkedSpec, frame: VisitFrame, tables: Tables) -> dict[str, Any]:
-    """The content of `estimands.json`: each effect that was paid for."""
-    paid = paid_effects(spec, frame, tables)
+def estimands_json(spec: LinkedSpec, frame: VisitFrame, tables: Tables) -> dict[str, Any]:
+    """The content of `estimands.json`: each effect and question that was paid for."""
+    paid = paid_results(spec, frame, tables)
     named = ({"name": str(i + 1), "kind": e.kind} for i, e in enumerate(spec.estimands))
     return {"estimands": [name | e.to_json() for name, e in zip(named, paid, strict=True)]}
 
 
-def paid_effects(spec: LinkedSpec, frame: VisitFrame, tables: Tables) -> tuple[EffectAnswer, ...]:
+def paid_results(
+    spec: LinkedSpec, frame: VisitFrame, tables: Tables
+) -> tuple[Answer | EffectAnswer, ...]:
     """The results of the estimands of a spec, in its order, by the tables of each purpose."""
     asked = _Asked(spec, frame, tables)
-    return tuple(map(asked.paid, range(len(spec.estimands))))
+    return tuple(
+        asked.paid(i) if isinstance(e, LinkedEffect) else paid_question(spec, frame, i, tables)
+        for i, e in enumerate(spec.estimands)
+    )
 
 
 def check_queries(spec: LinkedSpec, frame: VisitFrame) -> None:
@@ -129,7 +135,7 @@ def check_queries(spec: LinkedSpec, frame: VisitFrame) -> None:
         OutputError: with the first of them.
     """
     asked = _Asked(spec, frame, {})
-    for estimand in spec.estimands:
+    for estimand in asked.effects.values():
         rows = effect_rows(frame, estimand.treatment, estimand.outcome)
         query = query_of(estimand).checked(asked.one(rows))
         query.levels(asked.domain(rows)[rows.treatment])
@@ -173,15 +179,21 @@ class _Asked:
         domain = self.frame.views[rows.view]
         return Domain(tuple(replace(domain[v], name=n) for n, v in rows.names.items()))
 
+    @cached_property
+    def effects(self) -> dict[int, LinkedEffect]:
+        """The estimands that are effects, by their places."""
+        every = enumerate(self.spec.estimands)
+        return {i: e for i, e in every if isinstance(e, LinkedEffect)}
+
     def paid(self, i: int) -> EffectAnswer:
-        """The result of an estimand."""
-        estimand = self.spec.estimands[i]
+        """The result of an effect."""
+        estimand = self.effects[i]
         source, rows = self._own(i)
         query = query_of(estimand).checked(self.one(rows))
         return self._of(query, rows, source)
 
     def _own(self, i: int) -> tuple[_Source, EffectRows]:
-        asked = measured_effect(self.spec, self.frame, self.spec.estimands[i])
+        asked = measured_effect(self.spec, self.frame, self.effects[i])
         own = self.tables.get(estimand_purpose(str(i + 1)), ())
         tables = [self._shown(table, asked.rows) for table in own]
         return _Source(tables, asked.adjusted, asked.given), asked.rows
@@ -215,7 +227,7 @@ class _Asked:
         self, rows: EffectRows, views: Mapping[str, str], adjust: tuple[str, ...] | None
     ) -> Iterator[_Source]:
         """Tables of estimands, then all others of these rows."""
-        for i in range(len(self.spec.estimands)):
+        for i in self.effects:
             source, own = self._own(i)
             if (own.view, own.names) != (rows.view, rows.names):
                 continue

@@ -34,7 +34,7 @@ from synthdp.data.visits import VisitFrame
 from synthdp.errors import GateError
 from synthdp.evaluate.visits import with_ends
 from synthdp.files import missing_folders, text_sha256
-from synthdp.inference.visit_effects import check_queries, effects_json
+from synthdp.inference.visit_effects import check_queries, estimands_json
 from synthdp.ledger.connect import (
     balance_of,
     budget_noted,
@@ -255,7 +255,7 @@ def carry_out(job: LinkedJob, *, force: bool, attack: AttackWhen = "now") -> Lin
         with stage("sample"):
             persons, rng = persons_of(spec), fresh_generator()
             frames = fitted.model.map(lambda m: drawn_frames(spec, m, persons, rng=rng))
-            paid = fitted.tables.map(lambda t: effects_json(spec, job.frame, t))
+            paid = fitted.tables.map(lambda t: estimands_json(spec, job.frame, t))
         with stage("bundle"):
             session.settle()
             if not job.published:

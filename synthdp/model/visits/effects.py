@@ -28,6 +28,7 @@ from synthdp.data.visits import OUTER, PERSONS, SECOND, STEPS, VisitFrame
 from synthdp.errors import OutputError
 from synthdp.graph.causal import NO_CAUSES
 from synthdp.model.visits.laws import SETTINGS
+from synthdp.model.visits.questions import Look
 from synthdp.spec.expressions.parsed import Node, parse_node
 from synthdp.spec.load.wording import nearest
 from synthdp.spec.model.linked import PERSON, LinkedEffect, LinkedSpec
@@ -375,17 +376,18 @@ class MeasuredEffect:
     given: bool
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """The table that is counted."""
+    def looks(self) -> tuple[Look, ...]:
+        """The table that is counted, the only one."""
         own = (self.rows.treatment, self.rows.outcome, *self.adjusted)
-        return tuple(self.rows.names[n] for n in own)
+        columns = tuple(self.rows.names[n] for n in own)
+        most = (SETTINGS.groups, SETTINGS.groups, *[SETTINGS.strata] * len(self.adjusted))
+        groups = dict(zip(columns, most, strict=True))
+        return (Look(self.rows.view, self.rows.most, columns, groups=groups),)
 
     def sizes(self, frame: VisitFrame) -> list[int]:
         """About how many levels of each column are counted: those of groups, of a fine one."""
-        domain = frame.views[self.rows.view]
-        most = [SETTINGS.groups, SETTINGS.groups, *[SETTINGS.strata] * len(self.adjusted)]
-        found = []
-        for name, groups in zip(self.columns, most, strict=True):
+        domain, found = frame.views[self.rows.view], []
+        for name, groups in self.looks[0].groups.items():
             column = domain[name]
             extra = column.levels - len(column.edges)
             found.append(min(column.levels, groups + extra) if column.ranged else column.levels)

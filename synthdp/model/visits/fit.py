@@ -75,7 +75,7 @@ from synthdp.model.visits.planning import (
     VisitArrows,
     arrows_of,
     at_end,
-    effects_of,
+    estimand_looks,
 )
 from synthdp.model.visits.predict import asked, chosen_arrows, worth_counting
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
@@ -118,7 +118,7 @@ def measure(
         arrows = arrows_of(spec, frame)
         for purpose, tables in arrows.tables(frame).items():
             looks.count(purpose, tables)
-    looks.effects()
+    looks.estimands()
     return looks.seen, arrows
 
 
@@ -161,22 +161,20 @@ class Looks:
         chosen = planned.choose(tables, groups, [weight(table) for table in tables])
         self._add(purpose, self.releaser.release(chosen, purpose=purpose))
 
-    def effects(self) -> None:
-        """Count the table of each effect that is asked for, fine columns on groups of levels."""
+    def estimands(self) -> None:
+        """Count the tables of all that is asked for, fine columns on groups of levels."""
         laws = level_laws(self.frame, self.seen.value)
-        for purpose, effect, _ in effects_of(self.releaser.plan, self.spec, self.frame):
+        for purpose, _, look in estimand_looks(self.spec, self.frame):
             planned = self.releaser.plan.linked[purpose]
             assert isinstance(planned, OnView)
-            domain, starts = planned.domain, dict[str, Starts]()
-            for i, name in enumerate(effect.columns):
+            domain, starts = planned.domain, dict(look.starts)
+            for name, groups in look.groups.items():
                 column, law = laws[bare(self.frame, name)]
-                few, groups = SETTINGS.few_bins, SETTINGS.groups
-                if i > 1:  # adjusted for
-                    few = groups = SETTINGS.strata
+                few = groups if groups == SETTINGS.strata else SETTINGS.few_bins
                 if column.ranged and len(column.edges) > few:
                     own = starts_of(column, law, groups=groups)
                     starts[name] = tuple(s for s in own if s < domain[name].levels)
-            chosen = planned.choose([effect.columns], LevelGroups(domain, starts))
+            chosen = planned.choose([look.columns], LevelGroups(domain, starts))
             self._add(purpose, self.releaser.release(chosen, purpose=purpose))
 
     def search(self) -> VisitArrows:

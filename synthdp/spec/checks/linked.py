@@ -17,7 +17,15 @@ from synthdp.spec.load.wording import Loc, SpecMistake, nearest, stated
 from synthdp.spec.model import Boolean, Dataset, IdUnit, Integer, Ordinal, Privacy, ReleaseSpec
 from synthdp.spec.model.columns import Datetime, derived_of
 from synthdp.spec.model.fields import MOST
-from synthdp.spec.model.linked import CLOCKS, NOT_COVERED, ONE_STEP, PERSON, STEPS, LinkedSpec
+from synthdp.spec.model.linked import (
+    CLOCKS,
+    NOT_COVERED,
+    ONE_STEP,
+    PERSON,
+    STEPS,
+    LinkedQuestion,
+    LinkedSpec,
+)
 from synthdp.spec.model.rules import linked_engine
 
 ONE_TABLE = (
@@ -538,6 +546,8 @@ def _estimands(spec: LinkedSpec) -> Iterator[SpecMistake]:
     people = [n.column for n in spec.nodes() if n.table == persons and n.column != spec.death]
     known = {persons: people, visits: [n.column for n in spec.nodes() if n.number]}
     for i, estimand in enumerate(spec.estimands):
+        if isinstance(estimand, LinkedQuestion):  # read where the rows that it is of are known
+            continue
         where = ("estimands", i)
         named = [("treatment", estimand.treatment, estimand.reference)]
         named += [("outcome", estimand.outcome, estimand.level)]

@@ -420,6 +420,22 @@ class LinkedEffect(Model):
     )
 
 
+class LinkedQuestion(Model):
+    """A question of `synthdp answer`, by a table of its own columns: where these stand says whether
+    each person counts once, or each visit.
+    """
+
+    kind: Literal["question"] = key("a question", "question")
+    ask: Annotated[str, Field(min_length=1, max_length=1000)] = key(
+        "share(CONDITION), count(CONDITION), mean(COLUMN) or quantile(COLUMN, P), perhaps `where"
+        " CONDITION`, perhaps `by COLUMN, COLUMN`",
+        "share(visits.stage == '3') by visits[later].number",
+    )
+
+
+LinkedEstimand = Annotated[LinkedEffect | LinkedQuestion, Field(discriminator="kind")]
+
+
 class LinkedSampling(Model):
     """How many synthetic persons are drawn, each with visits: free of charge."""
 
@@ -467,8 +483,9 @@ class LinkedSpec(Model):
         {"mode": "given", "edges": ["visits[-1].stage, persons.sex -> visits.stage"]},
         default=LinkedGraph(mode="none"),
     )
-    estimands: Annotated[tuple[LinkedEffect, ...], Field(max_length=20)] = key(
-        "effects that are measured on their own, each for an equal part of their share",
+    estimands: Annotated[tuple[LinkedEstimand, ...], Field(max_length=20)] = key(
+        "effects and questions that are measured on their own, each for an equal part of their"
+        " share",
         [
             {
                 "kind": "effect",

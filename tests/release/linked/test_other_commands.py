@@ -17,7 +17,7 @@ from synthdp.data.visits import VisitFrame
 from synthdp.errors import SpecError, SynthdpError, VerifyError
 from synthdp.inference.answer import Answer, questions_of
 from synthdp.inference.visits import VisitQuestions
-from synthdp.model.visits.planning import effects_of, plan_linked
+from synthdp.model.visits.planning import estimand_looks
 from synthdp.release.linked import planned_linked
 from synthdp.spec.load.loader import linked_in
 from synthdp.verify.checks import verify_bundle
@@ -146,7 +146,7 @@ def test_the_guide_has_a_spec_that_is_valid() -> None:
     spec = linked_in(re.sub(r"^privacy:.*\n", more, text, flags=re.MULTILINE), path="hospital.yaml")
     assert spec is not None
     frame = VisitFrame.from_spec(spec)
-    ((_, effect, _),) = effects_of(plan_linked(spec, frame), spec, frame)
+    ((_, effect, _),) = estimand_looks(spec, frame)
     assert effect.adjusted == ("patients.smoker", "stays.stage")
 
 
