@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -48,7 +48,7 @@ from synthdp.model.visits.laws import VisitModel, groups_of_views
 from synthdp.model.visits.planning import VisitArrows, plan_linked
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals, NoisyTable
 from synthdp.privacy.mechanisms.views import ChosenOnView, OnView
-from synthdp.privacy.plan import ReleasePlan
+from synthdp.privacy.plan import ESTIMAND, ReleasePlan
 from synthdp.report.prose import estimated
 from synthdp.report.public.content import PairOfColumns
 from synthdp.spec.load.loader import own_spec, parse_any
@@ -322,6 +322,20 @@ class Foreseen:
         return Given(tuple(found))
 
 
+def foreseen(spec: LinkedSpec, plan: ReleasePlan) -> Tables:
+    """Even tables of the looks whose tables are known before any row is read, by purpose."""
+    frame, persons = VisitFrame.from_spec(spec), spec.dataset.persons.rows.value
+    steps = persons * (frame.most - 1) / 2
+    rows = {view: float(steps if view == STEPS else persons) for view in frame.views}
+    looks: Any = Foreseen(plan, rows)
+    if spec.graph.mode != "predict":
+        seen, _ = measure(looks, spec, frame)
+        return cast(Tables, seen.value)
+    known = Looks(looks, spec, frame)
+    known.estimands()
+    return known.seen.value
+
+
 def expected_noise(spec: LinkedSpec, plan: ReleasePlan) -> dict[str, float]:
     """What noise alone is expected to make of each score, before any row is read.
 
@@ -330,14 +344,10 @@ def expected_noise(spec: LinkedSpec, plan: ReleasePlan) -> dict[str, float]:
     """
     frame, persons = VisitFrame.from_spec(spec), spec.dataset.persons.rows.value
     steps = persons * (frame.most - 1) / 2
-    rows = {view: float(steps if view == STEPS else persons) for view in frame.views}
-    looks: Any = Foreseen(plan, rows)
-    if spec.graph.mode == "predict":
-        seen = Looks(looks, spec, frame).seen
-    else:
-        seen, _ = measure(looks, spec, frame)
     groups: dict[str, list[tuple[int, float]]] = {}
-    for purpose, tables in seen.value.items():
+    for purpose, tables in foreseen(spec, plan).items():
+        if spec.graph.mode == "predict" and purpose.startswith(ESTIMAND):
+            continue
         look = plan.linked[purpose]
         assert isinstance(look, OnView)
         for table in tables:

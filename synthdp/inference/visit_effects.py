@@ -49,25 +49,27 @@ from synthdp.inference.figures import (
     Interval,
     Quadratic,
     Rows,
+    Z,
     certain,
     ratio_interval,
     too_few,
 )
 from synthdp.inference.least_squares import SETTINGS, LeastSquares, measured
-from synthdp.inference.visits import VisitQuestions, paid_question, renamed
+from synthdp.inference.visits import VisitQuestions, clipped, paid_question, renamed
 from synthdp.inference.words import about_figures, listed
 from synthdp.model.visits.effects import (
     EffectRows,
+    MeasuredEffect,
     adjustment,
     apart,
     checked_adjustment,
     effect_rows,
-    measured_effect,
     plain_name,
     shown_valid,
 )
 from synthdp.model.visits.fit import Tables
-from synthdp.model.visits.questions import column_of
+from synthdp.model.visits.planning import Measured, measured_estimands
+from synthdp.model.visits.questions import MeasuredQuestion, column_of
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import ESTIMAND, estimand_purpose
 from synthdp.spec.model import LinkedSpec, ReleaseSpec
@@ -105,7 +107,8 @@ class VisitStrata(Strata):
 def effect_of_visits(bundle: Path, query: EffectQuery) -> EffectAnswer:
     """The effect that the bundle in a folder shows; raises what `effect.effect_of_bundle` does."""
     stated, tables = checked_linked(bundle, (MARGINALS,)), VisitQuestions(bundle).by_purpose
-    asked = _Asked(stated.linked, stated.frame, {p: t for p, (_, t) in tables.items()})
+    known = measured_estimands(stated.linked, stated.frame)
+    asked = _Asked(stated.linked, stated.frame, {p: t for p, (_, t) in tables.items()}, known)
     views = {purpose: view for purpose, (view, _) in tables.items()}
     return asked.answer(query, views)
 
@@ -118,13 +121,15 @@ def estimands_json(spec: LinkedSpec, frame: VisitFrame, tables: Tables) -> dict[
 
 
 def paid_results(
-    spec: LinkedSpec, frame: VisitFrame, tables: Tables
+    spec: LinkedSpec, frame: VisitFrame, tables: Tables, measured: Sequence[Measured] = ()
 ) -> tuple[Answer | EffectAnswer, ...]:
-    """The results of the estimands of a spec, in its order, by the tables of each purpose."""
-    asked = _Asked(spec, frame, tables)
+    """The results of the estimands of a spec, in its order, by the tables of each purpose; of many
+    tables what each is `measured` by need be known once.
+    """
+    asked = _Asked(spec, frame, tables, measured or measured_estimands(spec, frame))
     return tuple(
-        asked.paid(i) if isinstance(e, LinkedEffect) else paid_question(spec, frame, i, tables)
-        for i, e in enumerate(spec.estimands)
+        asked.paid(i) if isinstance(own, MeasuredEffect) else asked.answered(i, own)
+        for i, own in enumerate(asked.measured)
     )
 
 
@@ -134,7 +139,7 @@ def check_queries(spec: LinkedSpec, frame: VisitFrame) -> None:
     Raises:
         OutputError: with the first of them.
     """
-    asked = _Asked(spec, frame, {})
+    asked = _Asked(spec, frame, {}, ())
     for estimand in asked.effects.values():
         rows = effect_rows(frame, estimand.treatment, estimand.outcome)
         query = query_of(estimand).checked(asked.one(rows))
@@ -144,7 +149,8 @@ def check_queries(spec: LinkedSpec, frame: VisitFrame) -> None:
 def query_of(estimand: LinkedEffect) -> EffectQuery:
     """What an estimand asks."""
     t, y = map(plain_name, (estimand.treatment, estimand.outcome))
-    return EffectQuery(t, y, None, estimand.reference, estimand.level)
+    more = estimand.reference, estimand.level, estimand.clip, estimand.steps
+    return EffectQuery(t, y, None, *more)
 
 
 @dataclass(frozen=True)
@@ -163,6 +169,7 @@ class _Asked:
     spec: LinkedSpec
     frame: VisitFrame
     tables: Tables
+    measured: Sequence[Measured]
 
     @cached_property
     def plain(self) -> ReleaseSpec:
@@ -192,8 +199,13 @@ class _Asked:
         query = query_of(estimand).checked(self.one(rows))
         return self._of(query, rows, source)
 
+    def answered(self, i: int, asked: MeasuredQuestion) -> Answer:
+        """The result of a question."""
+        return paid_question(self.spec, self.frame, i, asked, self.tables)
+
     def _own(self, i: int) -> tuple[_Source, EffectRows]:
-        asked = measured_effect(self.spec, self.frame, self.effects[i])
+        asked = self.measured[i]
+        assert isinstance(asked, MeasuredEffect)
         own = self.tables.get(estimand_purpose(str(i + 1)), ())
         tables = [self._shown(table, asked.rows) for table in own]
         return _Source(tables, asked.adjusted, asked.given), asked.rows
@@ -259,18 +271,22 @@ class _Asked:
         strata = VisitStrata(solver, numbers, Rows(per_unit=rows.most), free)
         levels, reference = query.levels(known.columns[0])
         query = replace(query, reference=known.columns[0].labels[reference])
-        found = [contrast(strata, level, reference) for level in levels]
-        if source.adjusted and len(known.margins) == 1:
+        if query.steps > 1:
+            found = [regime(strata, level, reference, query.steps) for level in levels]
+        else:
+            found = [contrast(strata, level, reference) for level in levels]
+        if query.steps == 1 and source.adjusted and len(known.margins) == 1:
             found += [Contrast(*overlap(strata, level, reference)) for level in levels]
         said = (
             f"law: {rows.law}",
-            *self._about(rows, source, free),
+            *self._about(rows, source, free, query.steps),
+            *clipped(query.outcome, query.clip),
             *about_figures(query, spec, [known], found, source.tables),
         )
         unit = spec.columns[query.outcome].unit if query.level is None else None
         return EffectAnswer(query, "A", tuple(found), (source.adjusted,), said, unit)
 
-    def _about(self, rows: EffectRows, source: _Source, free: bool) -> Iterator[str]:
+    def _about(self, rows: EffectRows, source: _Source, free: bool, steps: int) -> Iterator[str]:
         yield f"adjusted for {listed(source.adjusted) or 'nothing'}"
         if self.spec.graph.mode != "given":
             yield (
@@ -284,7 +300,12 @@ class _Asked:
         t, y = rows.slices
         if (y or 0) > (t or 0):
             yield "the effect is that if nobody were lost between the two"
-        if source.adjusted:
+        if steps > 1:
+            yield (
+                f"{rows.treatment} is set at a visit and at the {steps - 1} after it, and the"
+                f" outcome is {steps} visits later; each step has the law of one, as the graph says"
+            )
+        elif source.adjusted:
             yield (
                 f"{OVERLAP}: a stratum of n1 and n0 rows of both arms weighs n1 n0 / (n1 + n0), so"
                 " that strata that have hardly any of one arm hardly count"
@@ -299,6 +320,61 @@ class _Asked:
                 "persons are the sample, and outcomes of one may be alike: the interval allows for"
                 f" {rows.most} that are the same, which is more than there is"
             )
+
+
+# --- several steps ---
+
+
+def regime(strata: VisitStrata, treated: int, reference: int, steps: int) -> Contrast:
+    """The effect of a treatment that is set at so many visits in a row, by the sequential g-formula
+    of a chain whose steps the table has (`effects.state`): its strata are of the outcome before the
+    step, and of columns of persons.
+
+    With w the strata's parts of all rows, P_t the step's law and f the level's indicator, psi_t =
+    w P_t^k f. What noise adds in the second order, half its variance times the trace of the
+    Hessian, is taken off by differences of one deviation to both sides of each cell.
+    """
+    counts, name = strata.counts, against(strata.solver.measured.columns[0], treated, reference)
+    levels, total = counts.shape[1], float(counts.sum())
+    variance = float(next(iter(strata.solver.measured.margins.values())).variances.mean())
+    cells = counts.reshape(len(counts), levels, levels, -1)  # [treatment, after, before, person]
+    arms = cells[[treated, reference]].sum(axis=1)
+    least = max(SETTINGS.fewest, SETTINGS.certain_arm * math.sqrt(levels * variance))
+    if (arms < least).any():
+        few = strata.names((arms < least).any(axis=0).ravel())
+        why = "too few rows of one arm in a stratum, which several steps may all pass through"
+        return Contrast(Figure(name, max(0.0, total), refused=why), left_out=few, left_share=1.0)
+    numbers = strata.numbers[MIDDLE]
+    one, two = (_chain(cells, arm, numbers, steps) for arm in (treated, reference))
+    gradient = (one[1] - two[1]).reshape(1, *counts.shape)
+    sd = [math.sqrt(float(strata.variances(gradient, sampled=s)[0])) for s in (True, False)]
+    step, bias = math.sqrt(variance), np.zeros(2)
+    for at in np.ndindex(cells.shape):
+        for side in (step, -step):
+            moved = cells.copy()
+            moved[at] += side
+            for i, arm in enumerate((treated, reference)):
+                bias[i] += (_chain(moved, arm, numbers, steps)[0] - (one, two)[i][0]) / 2
+    means = float(one[0] - bias[0]), float(two[0] - bias[1])
+    effect = means[0] - means[1]
+    ends = [tuple(float(e) for e in np.clip([effect - Z * s, effect + Z * s], -1, 1)) for s in sd]
+    return Contrast(Figure(name, total, effect, *ends), means)
+
+
+def _chain(cells: Floats, arm: int, numbers: Floats, steps: int) -> tuple[float, Floats]:
+    """The mean after some steps under one treatment, and its gradient by the cells."""
+    rows, total = cells[arm].sum(axis=0), cells.sum()
+    law = cells[arm] / rows  # [after, before, person]
+    values = [np.broadcast_to(numbers[:, None], rows.shape)]
+    for _ in range(steps):
+        values.append(np.einsum("yxp,yp->xp", law, values[-1]))
+    weights = cells.sum(axis=(0, 1)) / total
+    psi = float((weights * values[-1]).sum())
+    gradient = np.broadcast_to((values[-1] - psi) / total, cells.shape).copy()
+    for left in range(steps, 0, -1):
+        gradient[arm] += weights / rows * (values[left - 1][:, None] - values[left])
+        weights = np.einsum("yxp,xp->yp", law, weights)
+    return psi, gradient
 
 
 # --- where both arms overlap ---

@@ -41,6 +41,7 @@ from synthdp.inference.words import listed
 from synthdp.model.visits.questions import (
     ALL,
     LATER,
+    MeasuredQuestion,
     QuestionRows,
     measured_question,
     names_of_rows,
@@ -188,7 +189,7 @@ class VisitQuestions:
         spec, frame = self.stated.linked, self.stated.frame
         for i, estimand in enumerate(spec.estimands):
             with suppress(SynthdpError):  # what is no question to pay for is told by who answers it
-                if isinstance(estimand, LinkedQuestion):
+                if isinstance(estimand, LinkedQuestion) and estimand.clip is None:
                     asked = LinkedQuestion(kind="question", ask=text)
                     one, other = (measured_question(spec, frame, e) for e in (asked, estimand))
                     if one.name == other.name and ask_the_same(one.query, other.query, one.domain):
@@ -260,7 +261,11 @@ def asked_rows(
 
 
 def paid_question(
-    spec: LinkedSpec, frame: VisitFrame, i: int, tables: Mapping[str, Sequence[NoisyTable]]
+    spec: LinkedSpec,
+    frame: VisitFrame,
+    i: int,
+    asked: MeasuredQuestion,
+    tables: Mapping[str, Sequence[NoisyTable]],
 ) -> Answer:
     """The answer to a question that is the estimand at a position, by the tables of each purpose.
 
@@ -269,7 +274,6 @@ def paid_question(
     """
     estimand = spec.estimands[i]
     assert isinstance(estimand, LinkedQuestion)
-    asked = measured_question(spec, frame, estimand)
     own, *first = (tables.get(estimand_purpose(f"{i + 1}{k.name}"), ()) for k in asked.looks)
     rows = asked_rows(frame, asked.name, asked.rows, own, *first)
     return answered(rows, asked.query, estimand.ask, as_one(spec), Path(MARGINALS))
@@ -301,7 +305,7 @@ def answered(rows: Asked, query: Query, text: str, plain: ReleaseSpec, bundle: P
             hint=f"tables of these rows have {shown}{'; ...' if len(joint) > most else ''}",
         )
     check_agreement(found.agreement, bundle, query.columns)
-    said = [f"law: {rows.law}", *found.about]
+    said = [f"law: {rows.law}", *found.about, *clipped(query.column, query.clip)]
     if most > 1 and query.statistic not in ("count", "sum"):
         said.append(
             "persons are the sample, and visits of one may be alike: the interval allows for"
@@ -309,6 +313,13 @@ def answered(rows: Asked, query: Query, text: str, plain: ReleaseSpec, bundle: P
         )
     whole = replace(found, about=tuple(said), law=rows.law, query=replace(query, text=text))
     return labelled(whole, spec, rows.domain)
+
+
+def clipped(name: str | None, clip: Sequence[float] | None) -> list[str]:
+    """Where the numbers of a figure end."""
+    if clip is None:
+        return []
+    return [f"{name} clipped to {clip[0]:g} to {clip[1]:g}: what lies beyond counts as the end"]
 
 
 def renamed(table: NoisyTable, names: Mapping[str, str]) -> NoisyTable:

@@ -63,6 +63,7 @@ from synthdp.release.gates import Figure, GateVerdict, check_gates
 from synthdp.release.job import Job, check_not_moved, check_spec, withhold
 from synthdp.release.judge import NotJudged, attack_report, guarded, stopped
 from synthdp.release.open_session import dropped_if_unpaid, open_session
+from synthdp.release.played_visits import check_hopeless, played_visits
 from synthdp.report.prose import say_of_plan
 from synthdp.report.sections import shares
 from synthdp.sample.linked import drawn_frames
@@ -174,6 +175,7 @@ def release_linked(
             expected = linked_facts(spec, balance, plan=plan) | {
                 "warnings": other_ids(one, entries)
             }
+            check_hopeless(expected["estimands"])
             warn([*expected["warnings"], *linked_traps(spec)])
             ledger = open_ledger(one, spec_path)
             check_affordable(one, ledger.balance(spec.dataset.id))
@@ -422,6 +424,7 @@ def linked_facts(
         "persons": persons_of(spec),
         "ledger": spent | {"cap": cap},
         "score_noise": expected,
+        "estimands": played_visits(spec, frame, plan),
         "files": files,
         "warnings": [*linked_traps(spec), *_doubtful(spec, expected)],
     }

@@ -20,19 +20,19 @@ from synthdp.spec.model import LinkedSpec
 from tests.visits import linked_dict
 
 MOST = 4
+EDGES = [
+    "visits[-1].stage, visits[-1].drug, persons.sex -> visits.stage",
+    "visits.stage, visits[-1].drug -> visits.bp",
+    "visits.stage -> visits.drug",
+    "visits.stage -> visits.end",
+]
 SHARES = {"persons": 0.1, "first": 0.1, "steps": 0.2, "ends": 0.1, "estimands": 0.5}
 
 
 def ward_spec(persons: int, estimands: list[dict[str, Any]], epsilon: float) -> LinkedSpec:
     """A spec of wards that asks for estimands, mostly."""
-    edges = [
-        "visits[-1].stage, visits[-1].drug, persons.sex -> visits.stage",
-        "visits.stage, visits[-1].drug -> visits.bp",
-        "visits.stage -> visits.drug",
-        "visits.stage -> visits.end",
-    ]
     told = {"privacy": {"epsilon": epsilon, "delta": 1e-4, "shares": SHARES}}
-    told |= {"graph": {"mode": "given", "edges": edges}, "estimands": estimands}
+    told |= {"graph": {"mode": "given", "edges": EDGES}, "estimands": estimands}
     return LinkedSpec.model_validate(linked_dict(persons) | told)
 
 
@@ -84,14 +84,15 @@ class Ward:
 
 
 def releases(
-    spec: LinkedSpec, runs: int, *, seed: int, stated: float = 1.0
+    spec: LinkedSpec, runs: int, *, seed: int, scale: float = 1.0, stated: float = 1.0
 ) -> Iterator[list[dict[str, Any]]]:
     """What each of many releases of new persons tells of its estimands: by their own looks alone,
-    whose columns need no groups by what other looks found. `stated` multiplies the deviation of the
-    noise that is told, and not what was added.
+    whose columns need no groups by what other looks found. `scale` multiplies the noise,
+    and `stated` the deviation that is told of it, and not what was added.
     """
     frame, rng = VisitFrame.from_spec(spec), np.random.default_rng(seed)
-    plan, looks = plan_linked(spec, frame), [*estimand_looks(spec, frame)]
+    plan = plan_linked(spec, frame).map(lambda purpose, look: look.scaled(scale))
+    looks = [*estimand_looks(spec, frame)]
     for _ in range(runs):
         ward = Ward.of(spec.dataset.persons.rows.value, rng)
         rehearsal, tables = Rehearsal.of(ward.table(frame), plan), {}

@@ -57,9 +57,10 @@ ONE_ROOM = {
 OF_LINKED_TABLES = {
     "Ends": ["death"],
     "LinkedDataset": ["out_of_domain"],
-    "LinkedEffect": ["adjust", "level", "outcome", "reference", "treatment"],
+    "LinkedEffect": ["adjust", "clip", "level", "outcome", "reference", "steps", "treatment"],
     "LinkedEvaluation": ["targets"],
     "LinkedGraph": ["edges", "mode"],
+    "LinkedQuestion": ["ask", "clip"],
     "LinkedPrivacy": ["ledger"],
     "LinkedSampling": ["persons"],
     "LinkedShares": ["ends", "estimands", "first", "persons", "steps"],

@@ -32,6 +32,8 @@ class VisitSettings:
     """Up to so many bins stay as they are."""
     strata: int = 6
     """About so many groups of levels, of a fine column that an effect is adjusted for."""
+    numbers: int = 32
+    """About so many groups of the levels of a number that is clipped."""
     max_cells: int = 100_000
     """Of a table that an effect is measured by."""
     hopeless: float = 0.25

@@ -200,14 +200,23 @@ Measured = MeasuredEffect | MeasuredQuestion
 """What an estimand is measured by."""
 
 
+def measured_estimands(spec: LinkedSpec, frame: VisitFrame) -> tuple[Measured, ...]:
+    """What each estimand is measured by.
+
+    Raises:
+        OutputError: the graph does not identify an effect, or a question cannot be read.
+    """
+    return tuple(
+        measured_question(spec, frame, estimand)
+        if isinstance(estimand, LinkedQuestion)
+        else measured_effect(spec, frame, estimand)
+        for estimand in spec.estimands
+    )
+
+
 def estimand_looks(spec: LinkedSpec, frame: VisitFrame) -> Iterator[tuple[str, Measured, Look]]:
     """The purpose of each look at rows for an estimand, what it is for, and what is counted."""
-    for i, estimand in enumerate(spec.estimands):
-        measured: Measured
-        if isinstance(estimand, LinkedQuestion):
-            measured = measured_question(spec, frame, estimand)
-        else:
-            measured = measured_effect(spec, frame, estimand)
+    for i, measured in enumerate(measured_estimands(spec, frame)):
         for look in measured.looks:
             yield estimand_purpose(f"{i + 1}{look.name}"), measured, look
 

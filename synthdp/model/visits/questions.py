@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -22,6 +22,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.level_groups import Starts
 from synthdp.data.visits import OUTER, PERSONS, SECOND, STEPS, VisitFrame, column
 from synthdp.errors import OutputError, QueryError
+from synthdp.model.visits.laws import SETTINGS
 from synthdp.spec.expressions.parsed import quoted, unquoted
 from synthdp.spec.expressions.query import Query, parse_query
 from synthdp.spec.model import Column, Integer, LinkedSpec, Ordinal
@@ -125,6 +126,9 @@ def measured_question(
         )
     domain = rows.domain(frame)
     starts = {n: s for n in query.columns if (s := _told_apart(domain[n], query))}
+    if estimand.clip is not None and query.column is not None:
+        starts[query.column] = clipped_groups(domain[query.column], estimand.clip)
+        query = replace(query, clip=estimand.clip)
     seen = {shown: own for own, shown in rows.shown.items()}
 
     def look(view: str, most: int, of: Mapping[str, str], what: str, part: float) -> Look:
@@ -157,6 +161,25 @@ def _told_apart(own: ColumnDomain, query: Query) -> Starts:
         kept |= {i for j in inside for i in (j, j + 1) if i < len(own.edges)}
     missing = [own.levels - 1] if own.missing else []
     return (*range(spikes), *(spikes + j for j in sorted(kept)), *missing)
+
+
+def clipped_groups(own: ColumnDomain, clip: Sequence[float]) -> Starts:
+    """Groups of the levels of a column whose numbers are cut: what lies beyond an end is one group,
+    whose number is known, and what lies between is as fine as the levels, or about as fine as
+    `SETTINGS.numbers` groups.
+    """
+    spikes, ends = len(own.spikes), [*own.edges[1:], own.stop]
+    last = 0.0 if own.continuous else 1.0  # bins of whole numbers end one below the next
+    inside = [
+        j
+        for j, (low, end) in enumerate(zip(own.edges, ends, strict=True))
+        if end - last > clip[0] and low < clip[1]
+    ]
+    between = inside[:: math.ceil(len(inside) / SETTINGS.numbers) or 1]
+    beyond = [j for j in (inside[-1] + 1,) if j < len(own.edges)] if inside else []
+    missing = [own.levels - 1] if own.missing else []
+    bins = sorted({0, *between, *beyond})
+    return (*range(spikes), *(spikes + j for j in bins), *missing)
 
 
 # --- which rows ---

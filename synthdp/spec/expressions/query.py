@@ -53,7 +53,7 @@ class Query:
     `condition` is of a share or a count (None counts all rows), `column` of the other statistics,
     and `other` the second column of a correlation. `columns` are all that the question reads, in
     the spec's order. `constants` are the numbers that its conditions compare with, dates in days
-    since 1970.
+    since 1970. `clip` is where the numbers of a mean end, if they are cut.
     """
 
     text: str
@@ -66,6 +66,7 @@ class Query:
     where: Expression | None = None
     by: tuple[str, ...] = ()
     constants: tuple[float, ...] = ()
+    clip: tuple[float, ...] | None = None
 
     @property
     def numbers(self) -> tuple[str, ...]:

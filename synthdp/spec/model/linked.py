@@ -40,7 +40,7 @@ from synthdp.spec.model.dataset import (
     Signing,
     Tracking,
 )
-from synthdp.spec.model.evaluation import Attacks, Gate, MembershipAttack
+from synthdp.spec.model.evaluation import Attacks, Clip, Gate, MembershipAttack
 from synthdp.spec.model.fields import AS_TEXT, Flag, Model, Name, Slug, Whole, key, unique, wrong
 from synthdp.spec.model.graph import CAP, LEDGER, Budget, Cap, Part, Parts
 
@@ -418,6 +418,18 @@ class LinkedEffect(Model):
         "0",
         default=None,
     )
+    clip: Clip | None = key(
+        "where the numbers of an outcome end, which are then counted in its own levels, if they are"
+        " few; default: they are counted in about a dozen groups",
+        [100, 160],
+        default=None,
+    )
+    steps: Annotated[Whole, Field(ge=1, le=12), Unit("visits")] = key(
+        "at how many visits in a row the treatment is set, any visit and those that follow; the"
+        " outcome, visits[+1].y, is then at the visit after the last of them",
+        3,
+        default=1,
+    )
 
 
 class LinkedQuestion(Model):
@@ -430,6 +442,9 @@ class LinkedQuestion(Model):
         "share(CONDITION), count(CONDITION), mean(COLUMN) or quantile(COLUMN, P), perhaps `where"
         " CONDITION`, perhaps `by COLUMN, COLUMN`",
         "share(visits.stage == '3') by visits[later].number",
+    )
+    clip: Clip | None = key(
+        "of a mean: where its numbers end; default: the column's bounds", [100, 160], default=None
     )
 
 

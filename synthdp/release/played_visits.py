@@ -1,0 +1,71 @@
+"""Estimands of linked tables played before a release: what noise will refuse, and how wide
+intervals will be, at best.
+
+No row is read. Tables are even, of as many persons as are declared, each with half of the visits
+after the first that are kept; the planned noise is added, and the functions that answer after a
+release look at them. Real tables are less even, so that intervals come out wider and more is
+refused. The draws are public, and have a seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from synthdp.bundle.linked import foreseen
+from synthdp.data.visits import VisitFrame
+from synthdp.errors import BudgetError
+from synthdp.inference.answer import Answer
+from synthdp.inference.visit_effects import paid_results
+from synthdp.model.visits.laws import SETTINGS
+from synthdp.model.visits.planning import measured_estimands
+from synthdp.privacy.plan import ESTIMAND, ReleasePlan
+from synthdp.release.played import told_of_plays
+from synthdp.spec.model import LinkedSpec
+
+PLAYS = 10
+
+
+def played_visits(spec: LinkedSpec, frame: VisitFrame, plan: ReleasePlan) -> list[dict[str, Any]]:
+    """What plays say of each estimand, in plain JSON, as `played.played_estimands` does. What would
+    have a hopelessly wide interval after several steps counts as refused, too.
+    """
+    if not spec.estimands:
+        return []
+    rng, plays = np.random.default_rng(0), list[tuple[Any, ...]]()
+    known = measured_estimands(spec, frame)
+    even = {p: own for p, own in foreseen(spec, plan).items() if p.startswith(ESTIMAND)}
+    for _ in range(PLAYS):
+        noisy = {
+            purpose: tuple(
+                replace(t, counts=t.counts + rng.normal(0, t.sigma, t.counts.shape)) for t in own
+            )
+            for purpose, own in even.items()
+        }
+        plays.append(paid_results(spec, frame, noisy, known))
+    found = []
+    for i, same in enumerate(zip(*plays, strict=True)):
+        query, told = same[0].query, told_of_plays([result.figures for result in same])
+        statistic = query.statistic if isinstance(same[0], Answer) else "effect"
+        wide = max((f["half_width"] or 0.0 for f in told["figures"]), default=0.0)
+        if getattr(query, "steps", 1) > 1 and wide > 2 * SETTINGS.hopeless:
+            why = f"an interval of ± {wide:.2f} tells nothing of shares that differ by 1 at most"
+            told |= {"refused": 1.0, "likely_refused": True, "why": why}
+        found.append({"name": str(i + 1), "text": query.text, "statistic": statistic} | told)
+    return found
+
+
+def check_hopeless(played: Iterable[Mapping[str, Any]]) -> None:
+    """Refuse to pay for what more than half of the plays refuse even at best (`BudgetError`)."""
+    for told in played:
+        if told["refused"] > 0.5:
+            several = " or of fewer steps, or of one" if "in a row" in told["text"] else ""
+            raise BudgetError(
+                f"estimand {told['name']}, {told['text']}: refused in {told['refused']:.0%} of"
+                f" plays on even tables: {told['why']}; nothing was read or spent",
+                hint=f"ask of fewer groups or strata{several}, keep fewer visits, or raise"
+                " privacy.shares.estimands",
+            )
