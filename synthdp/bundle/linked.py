@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -330,7 +330,7 @@ def foreseen(spec: LinkedSpec, plan: ReleasePlan) -> Tables:
     looks: Any = Foreseen(plan, rows)
     if spec.graph.mode != "predict":
         seen, _ = measure(looks, spec, frame)
-        return cast(Tables, seen.value)
+        return seen.value
     known = Looks(looks, spec, frame)
     known.estimands()
     return known.seen.value

@@ -91,7 +91,8 @@ class EffectQuery:
         if self.level is None:
             low, high = value_bounds(column)
             if self.clip is not None:
-                low, high = low.clip(*self.clip), high.clip(*self.clip)
+                least, most = self.clip
+                low, high = np.clip(low, least, most), np.clip(high, least, most)
             return np.stack([low, (low + high) / 2, high])
         one = np.array([float(label == self.level) for label in column.labels])
         if column.missing_level is not None:

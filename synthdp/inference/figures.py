@@ -155,7 +155,10 @@ def extremes(query: Query, roles: CellRoles, solver: LeastSquares) -> Floats:
 def _numbers(query: Query, column: ColumnDomain) -> tuple[Floats, Floats]:
     """The least and the largest number of each level, cut where the question says so."""
     low, high = value_bounds(column)
-    return (low, high) if query.clip is None else (low.clip(*query.clip), high.clip(*query.clip))
+    if query.clip is None:
+        return low, high
+    least, most = query.clip
+    return np.clip(low, least, most), np.clip(high, least, most)
 
 
 def count_figure(found: Functionals, rows: Rows, group: str | None) -> Figure:

@@ -357,8 +357,8 @@ def regime(strata: VisitStrata, treated: int, reference: int, steps: int) -> Con
                 bias[i] += (_chain(moved, arm, numbers, steps)[0] - (one, two)[i][0]) / 2
     means = float(one[0] - bias[0]), float(two[0] - bias[1])
     effect = means[0] - means[1]
-    ends = [tuple(float(e) for e in np.clip([effect - Z * s, effect + Z * s], -1, 1)) for s in sd]
-    return Contrast(Figure(name, total, effect, *ends), means)
+    both, noise = ((max(-1.0, effect - Z * s), min(1.0, effect + Z * s)) for s in sd)
+    return Contrast(Figure(name, total, effect, both, noise), means)
 
 
 def _chain(cells: Floats, arm: int, numbers: Floats, steps: int) -> tuple[float, Floats]:

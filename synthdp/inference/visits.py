@@ -35,7 +35,7 @@ from synthdp.inference.answer import (
     labelled,
     solver_of,
 )
-from synthdp.inference.figures import Figure, Rows, roles
+from synthdp.inference.figures import CellRoles, Figure, Rows, roles
 from synthdp.inference.least_squares import SETTINGS, LeastSquares, Margin, Measured, measured
 from synthdp.inference.words import listed
 from synthdp.model.visits.questions import (
@@ -289,6 +289,7 @@ def answered(rows: Asked, query: Query, text: str, plain: ReleaseSpec, bundle: P
     spec = plain.model_copy(update={"columns": dict(rows.columns)})
     # Of one number a person has one visit.
     most = 1 if any(n.endswith(f"[{LATER}].number") for n in query.by) else rows.most
+    cells: CellRoles | None
     if rows.later:
         known = rows.both(query.columns)
         solver, cells = LeastSquares(known), roles(query, known.columns)

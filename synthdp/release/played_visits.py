@@ -2,9 +2,10 @@
 intervals will be, at best.
 
 No row is read. Tables are even, of as many persons as are declared, each with half of the visits
-after the first that are kept; the planned noise is added, and the functions that answer after a
-release look at them. Real tables are less even, so that intervals come out wider and more is
-refused. The draws are public, and have a seed.
+after the first that are kept, but that half of the outcomes of several steps stay as they are; the
+planned noise is added, and the functions that answer after a release look at them. Real tables are
+less even, so that intervals come out wider and more is refused. The draws are public, and have a
+seed.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from synthdp.data.visits import VisitFrame
 from synthdp.errors import BudgetError
 from synthdp.inference.answer import Answer
 from synthdp.inference.visit_effects import paid_results
+from synthdp.model.visits.effects import MeasuredEffect
 from synthdp.model.visits.laws import SETTINGS
-from synthdp.model.visits.planning import measured_estimands
-from synthdp.privacy.plan import ESTIMAND, ReleasePlan
+from synthdp.model.visits.planning import Measured, measured_estimands
+from synthdp.privacy.plan import ESTIMAND, ReleasePlan, estimand_purpose
 from synthdp.release.played import told_of_plays
 from synthdp.spec.model import LinkedSpec
 
@@ -38,6 +40,12 @@ def played_visits(spec: LinkedSpec, frame: VisitFrame, plan: ReleasePlan) -> lis
     rng, plays = np.random.default_rng(0), list[tuple[Any, ...]]()
     known = measured_estimands(spec, frame)
     even = {p: own for p, own in foreseen(spec, plan).items() if p.startswith(ESTIMAND)}
+    for purpose in (estimand_purpose(str(i + 1)) for i, e in enumerate(known) if _several(e)):
+        (table,) = even[purpose]
+        levels = table.counts.shape[1]
+        stay = (np.eye(levels) * levels + 1) / 2  # outcome by outcome before
+        stay = stay.reshape(1, levels, levels, *[1] * (table.counts.ndim - 3))
+        even[purpose] = (replace(table, counts=table.counts * stay),)
     for _ in range(PLAYS):
         noisy = {
             purpose: tuple(
@@ -51,11 +59,15 @@ def played_visits(spec: LinkedSpec, frame: VisitFrame, plan: ReleasePlan) -> lis
         query, told = same[0].query, told_of_plays([result.figures for result in same])
         statistic = query.statistic if isinstance(same[0], Answer) else "effect"
         wide = max((f["half_width"] or 0.0 for f in told["figures"]), default=0.0)
-        if getattr(query, "steps", 1) > 1 and wide > 2 * SETTINGS.hopeless:
+        if _several(known[i]) and wide > 2 * SETTINGS.hopeless:
             why = f"an interval of ± {wide:.2f} tells nothing of shares that differ by 1 at most"
             told |= {"refused": 1.0, "likely_refused": True, "why": why}
         found.append({"name": str(i + 1), "text": query.text, "statistic": statistic} | told)
     return found
+
+
+def _several(measured: Measured) -> bool:
+    return isinstance(measured, MeasuredEffect) and measured.steps > 1
 
 
 def check_hopeless(played: Iterable[Mapping[str, Any]]) -> None:

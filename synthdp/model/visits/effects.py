@@ -376,6 +376,7 @@ class MeasuredEffect:
     adjusted: tuple[str, ...]
     given: bool
     starts: Mapping[str, Starts]
+    steps: int
 
     @property
     def looks(self) -> tuple[Look, ...]:
@@ -425,7 +426,7 @@ def measured_effect(spec: LinkedSpec, frame: VisitFrame, estimand: LinkedEffect)
         z = adjustment(spec, frame, rows)
     else:
         z = checked_adjustment(spec, frame, rows, given)
-    return MeasuredEffect(rows, z, given is not None, starts)
+    return MeasuredEffect(rows, z, given is not None, starts, estimand.steps)
 
 
 def state(

@@ -136,6 +136,7 @@ def measured_question(
         groups = {of.get(n, n): s for n, s in starts.items()}
         return Look(view, most, own, what, part, groups)
 
+    looks: tuple[Look, ...]
     if name != ALL:
         looks = (look(rows.view, rows.most, seen, "", 1.0),)
     else:

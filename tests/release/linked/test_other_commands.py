@@ -17,8 +17,10 @@ from synthdp.data.visits import VisitFrame
 from synthdp.errors import SpecError, SynthdpError, VerifyError
 from synthdp.inference.answer import Answer, questions_of
 from synthdp.inference.visits import VisitQuestions
-from synthdp.model.visits.planning import estimand_looks
+from synthdp.model.visits.effects import MeasuredEffect
+from synthdp.model.visits.planning import estimand_looks, plan_linked
 from synthdp.release.linked import planned_linked
+from synthdp.release.played_visits import played_visits
 from synthdp.spec.load.loader import linked_in
 from synthdp.verify.checks import verify_bundle
 from tests.release.linked.conftest import spec_at, write_hospital, write_spec
@@ -146,8 +148,11 @@ def test_the_guide_has_a_spec_that_is_valid() -> None:
     spec = linked_in(re.sub(r"^privacy:.*\n", more, text, flags=re.MULTILINE), path="hospital.yaml")
     assert spec is not None
     frame = VisitFrame.from_spec(spec)
-    ((_, effect, _),) = estimand_looks(spec, frame)
-    assert effect.adjusted == ("patients.smoker", "stays.stage")
+    effects = [e for _, e, _ in estimand_looks(spec, frame) if isinstance(e, MeasuredEffect)]
+    assert effects[0].adjusted == ("patients.smoker", "stays.stage")
+    assert effects[1].adjusted == ("stays.stage", "patients.smoker") and effects[1].steps == 3
+    played = played_visits(spec, frame, plan_linked(spec, frame))
+    assert len(played) == 4 and max(e["refused"] for e in played) < 0.5
 
 
 @pytest.mark.check
