@@ -268,7 +268,8 @@ class _Asked:
         own_past = not source.given
         free = apart(self.spec, self.frame, rows, source.adjusted, own_past=own_past)
         numbers = query.numbers(known.columns[1])
-        strata = VisitStrata(solver, numbers, Rows(per_unit=rows.most), free)
+        counted = Rows(self.plain.evaluation.held_out, rows.most)
+        strata = VisitStrata(solver, numbers, counted, free)
         levels, reference = query.levels(known.columns[0])
         query = replace(query, reference=known.columns[0].labels[reference])
         if query.steps > 1:
@@ -335,7 +336,7 @@ def regime(strata: VisitStrata, treated: int, reference: int, steps: int) -> Con
     Hessian, is taken off by differences of one deviation to both sides of each cell.
     """
     counts, name = strata.counts, against(strata.solver.measured.columns[0], treated, reference)
-    levels, total = counts.shape[1], float(counts.sum())
+    levels, total = counts.shape[1], max(0.0, float(counts.sum())) / (1 - strata.rows.holdout)
     variance = float(next(iter(strata.solver.measured.margins.values())).variances.mean())
     cells = counts.reshape(len(counts), levels, levels, -1)  # [treatment, after, before, person]
     arms = cells[[treated, reference]].sum(axis=1)
@@ -343,7 +344,7 @@ def regime(strata: VisitStrata, treated: int, reference: int, steps: int) -> Con
     if (arms < least).any():
         few = strata.names((arms < least).any(axis=0).ravel())
         why = "too few rows of one arm in a stratum, which several steps may all pass through"
-        return Contrast(Figure(name, max(0.0, total), refused=why), left_out=few, left_share=1.0)
+        return Contrast(Figure(name, total, refused=why), left_out=few, left_share=1.0)
     numbers = strata.numbers[MIDDLE]
     one, two = (_chain(cells, arm, numbers, steps) for arm in (treated, reference))
     gradient = (one[1] - two[1]).reshape(1, *counts.shape)
@@ -400,7 +401,7 @@ def overlap(strata: VisitStrata, treated: int, reference: int) -> tuple[Figure, 
     ]
     n = counts.sum(axis=1)
     b, of_b = found[MIDDLE].b, found[MIDDLE].noise.dd
-    about = max(0.0, 4 * b)
+    about = max(0.0, 4 * b) / (1 - strata.rows.holdout)
     if n.sum(0).mean() < SETTINGS.fewest:
         why = f"fewer than {SETTINGS.fewest:,.0f} rows in an average stratum"
         return Figure(group, about, refused=why), None, None

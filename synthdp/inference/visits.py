@@ -295,7 +295,8 @@ def answered(rows: Asked, query: Query, text: str, plain: ReleaseSpec, bundle: P
         solver, cells = LeastSquares(known), roles(query, known.columns)
     else:
         solver, cells = solver_of(query, rows.domain, rows.tables)
-    found = answer_cells(query, spec, solver, cells, Rows(per_unit=most), rows.tables)
+    counted = Rows(spec.evaluation.held_out, most)
+    found = answer_cells(query, spec, solver, cells, counted, rows.tables)
     if found.tier == "C":
         asked, every = {*query.columns}, rows.joint()
         joint = [s for s in every if asked & {*s}] or every

@@ -93,13 +93,13 @@ class LinkedJob(Job):
         return text_sha256(linked_yaml(public_linked(self.linked)))
 
     def sealed(self, streams: Streams) -> Private[Any]:
-        """Read and seal both tables. No person is held out: noise keeps the model from one."""
+        """Read and seal both tables; a person is held out of all looks, or of none."""
         folder = self.folder.spec_path.parent
         return read_linked(
             self.linked,
             self.frame,
             folder=folder,
-            holdout=0.0,
+            holdout=self.linked.evaluation.held_out,
             streams=streams,
             given=self.frames,
         )

@@ -69,7 +69,7 @@ def test_a_question_is_measured_by_its_own_rows() -> None:
     """Without noise, and of the very rows: each visit, each person's last, each but the first."""
     spec, rng = ward_spec(3000, [*map(question, ASKS), MEAN], 6.0), np.random.default_rng(2)
     true = shares(Ward.of(3000, rng))
-    (found,) = releases(spec, 1, seed=2, scale=1e-3)
+    ((_, found),) = releases(spec, 1, seed=2, scale=1e-3)
     for estimand in found:
         query = estimand["query"]
         estimates = [f["estimate"] for f in told(estimand)]
@@ -275,7 +275,7 @@ def covered(
 ) -> dict[tuple[int, int], float]:
     """How often intervals of 200 releases hold the truth, by estimand and figure."""
     held = defaultdict(list)
-    for found in releases(ward_spec(persons, estimands, epsilon), 200, seed=11, **how):
+    for _, found in releases(ward_spec(persons, estimands, epsilon), 200, seed=11, **how):
         for i, (estimand, true) in enumerate(zip(found, truth, strict=True)):
             for j, (figure, value) in enumerate(zip(told(estimand), true, strict=False)):
                 ends = figure.get("interval_at_middles") or figure.get("at_middles")
@@ -305,3 +305,21 @@ def test_intervals_of_several_steps_and_of_numbers_hold_the_truth() -> None:
     assert all(0.91 <= held[i, 0] <= 0.995 for i in range(4)), held
     held = covered(asked, truth, persons=5000, epsilon=4.0, stated=1 / (MOST - 1))
     assert all(held[i, 0] < 0.9 for i in range(1, 3)), held
+
+
+@pytest.mark.slow
+def test_counts_are_of_all_persons_where_some_are_held_out() -> None:
+    """Of the very tables, whose rows the coins left a part of; shares are of the population."""
+    asked = [question("count(visits.stage == '2')"), question(ASKS[1])]
+    spec = ward_spec(2000, asked, 4.0)
+    told_apart = spec.evaluation.model_copy(update={"holdout": 0.3})
+    spec = spec.model_copy(update={"evaluation": told_apart})
+    true, held = shares(Ward.of(BIG, np.random.default_rng(1)))[ASKS[1]], defaultdict(list)
+    for ward, (counts, of_last) in releases(spec, 200, seed=12):
+        low, high = counts["figures"][0]["interval"]
+        held["count"].append(low <= (ward.stage == 2).sum() <= high)
+        assert "the tables count the 70% that coins left" in " ".join(counts["about"])
+        for sex, (figure, share) in enumerate(zip(of_last["figures"], true, strict=True)):
+            low, high = figure["interval"]
+            held[str(sex)].append(low <= share <= high)
+    assert min(map(np.mean, held.values())) >= 0.91, {k: np.mean(v) for k, v in held.items()}

@@ -71,8 +71,8 @@ class Ward:
         columns = [np.concatenate(own)[seen][order] for own in list(zip(*found, strict=True))[1:]]
         return cls(sex, owner[order], *columns)
 
-    def table(self, frame: VisitFrame) -> LinkedTable:
-        """The views as they are counted."""
+    def table(self, frame: VisitFrame, out: npt.NDArray[np.bool_]) -> LinkedTable:
+        """The views as they are counted, of persons who are not held out."""
         bp = levels_between(frame.of_visits["bp"], self.bp.astype(float))
         codes = np.column_stack([self.stage, bp, self.drug]).astype(np.uint16)
         when = frame.order.lower + 20.0 * self.number
@@ -80,26 +80,27 @@ class Ward:
         nobody = np.full(len(self.sex), np.nan)
         people = self.sex[:, None].astype(np.uint16)
         views = views_of(frame, CodedVisits(people, codes, self.owner, when, born, nobody))
-        return in_views(views, np.zeros(len(self.sex), bool), {})
+        return in_views(views, out, {})
 
 
 def releases(
     spec: LinkedSpec, runs: int, *, seed: int, scale: float = 1.0, stated: float = 1.0
-) -> Iterator[list[dict[str, Any]]]:
-    """What each of many releases of new persons tells of its estimands: by their own looks alone,
-    whose columns need no groups by what other looks found. `scale` multiplies the noise,
-    and `stated` the deviation that is told of it, and not what was added.
+) -> Iterator[tuple[Ward, list[dict[str, Any]]]]:
+    """Many new persons, and what a release of each tells of its estimands: by their own looks
+    alone, whose columns need no groups by what other looks found. `scale` multiplies the noise, and
+    `stated` the deviation that is told of it, and not what was added.
     """
     frame, rng = VisitFrame.from_spec(spec), np.random.default_rng(seed)
     plan = plan_linked(spec, frame).map(lambda purpose, look: look.scaled(scale))
     looks = [*estimand_looks(spec, frame)]
     for _ in range(runs):
         ward = Ward.of(spec.dataset.persons.rows.value, rng)
-        rehearsal, tables = Rehearsal.of(ward.table(frame), plan), {}
+        out = rng.random(len(ward.sex)) < spec.evaluation.held_out
+        rehearsal, tables = Rehearsal.of(ward.table(frame, out), plan), {}
         for purpose, _, look in looks:
             planned = plan.linked[purpose]
             assert isinstance(planned, OnView)
             chosen = planned.choose([look.columns], LevelGroups(planned.domain, look.starts))
             own = rehearsal.release(chosen, purpose=purpose).value
             tables[purpose] = tuple(replace(t, sigma=t.sigma * stated) for t in own)
-        yield estimands_json(spec, frame, tables)["estimands"]
+        yield ward, estimands_json(spec, frame, tables)["estimands"]

@@ -70,6 +70,7 @@ OF_LINKED_TABLES = {
     "VisitsTable": ["at_least", "at_most", "key", "of", "order", "resolution", "until"],
 }  # which nothing but their checks reads yet
 ONE_ROOM["LinkedEvaluation.enabled"] = "release/linked/test_judged_visits.py"
+ONE_ROOM["LinkedEvaluation.holdout"] = "release/linked/test_judged_visits.py"
 ONE_ROOM["LinkedGate.metric"] = "release/linked/test_scores_linked.py"
 for model_name, names in OF_LINKED_TABLES.items():
     ONE_ROOM |= dict.fromkeys((f"{model_name}.{n}" for n in names), "spec/test_linked.py")

@@ -398,7 +398,7 @@ class MeasuredEffect:
             found.append(min(column.levels, most) if column.ranged else column.levels)
         return found
 
-    def noise(self, frame: VisitFrame, persons: int, sigma: float) -> float:
+    def noise(self, frame: VisitFrame, persons: float, sigma: float) -> float:
         """The least deviation of the noise in the effect on a share that can be hoped for: where
         each person has the most visits, and arms and strata are even [derived in the docs]. Of a
         mean, in spans of its numbers.

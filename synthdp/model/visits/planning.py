@@ -223,7 +223,7 @@ def estimand_looks(spec: LinkedSpec, frame: VisitFrame) -> Iterator[tuple[str, M
 
 def check_estimands(plan: ReleasePlan, spec: LinkedSpec, frame: VisitFrame) -> None:
     """Refuse what has too large a table, or would be drowned by noise (`BudgetError`)."""
-    persons = spec.dataset.persons.rows.value
+    persons = spec.dataset.persons.rows.value * (1 - spec.evaluation.held_out)
     for purpose, asked, look in estimand_looks(spec, frame):
         planned = plan.linked[purpose]
         assert isinstance(planned, OnView)

@@ -88,7 +88,7 @@ class MeasuredQuestion:
         """How many combinations of levels some of its columns have."""
         return math.prod(len(self.starts.get(n, range(self.domain[n].levels))) for n in names)
 
-    def noise(self, persons: int, sigma: float) -> float:
+    def noise(self, persons: float, sigma: float) -> float:
         """The least deviation of the noise in a share of a group that can be hoped for: where each
         person has the most rows, and groups are even.
         """

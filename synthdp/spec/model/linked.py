@@ -41,7 +41,18 @@ from synthdp.spec.model.dataset import (
     Tracking,
 )
 from synthdp.spec.model.evaluation import Attacks, Clip, Gate, MembershipAttack
-from synthdp.spec.model.fields import AS_TEXT, Flag, Model, Name, Slug, Whole, key, unique, wrong
+from synthdp.spec.model.fields import (
+    AS_TEXT,
+    Flag,
+    Model,
+    Name,
+    Real,
+    Slug,
+    Whole,
+    key,
+    unique,
+    wrong,
+)
 from synthdp.spec.model.graph import CAP, LEDGER, Budget, Cap, Part, Parts
 
 NOT_COVERED = (
@@ -341,6 +352,11 @@ class LinkedEvaluation(Model):
     """How the result is judged on real persons, for the steward."""
 
     enabled: Flag = key("whether to judge at all", False, default=True)
+    holdout: Annotated[Real, Field(ge=0, lt=0.9), Unit("probability")] = key(
+        "chance of a person, with all visits, to be kept out of every look, for tests",
+        0.1,
+        default=0.0,
+    )
     targets: Annotated[
         tuple[Annotated[str, AfterValidator(_target)], ...], AfterValidator(unique)
     ] = key(
@@ -348,6 +364,11 @@ class LinkedEvaluation(Model):
         ["visits[+1].admitted"],
         default=(),
     )
+
+    @property
+    def held_out(self) -> float:
+        """The chance of each person to be kept out: none is where nothing is judged."""
+        return self.holdout if self.enabled else 0.0
 
 
 VisitMetric = Literal["tv_persons_dp", "tv_counts_dp", "tv_first_dp", "tv_last_dp", "tv_steps_dp"]
