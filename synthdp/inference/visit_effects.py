@@ -69,7 +69,7 @@ from synthdp.model.visits.effects import (
 )
 from synthdp.model.visits.fit import Tables
 from synthdp.model.visits.planning import Measured, measured_estimands
-from synthdp.model.visits.questions import MeasuredQuestion, column_of
+from synthdp.model.visits.questions import column_of
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import ESTIMAND, estimand_purpose
 from synthdp.spec.model import LinkedSpec, ReleaseSpec
@@ -128,7 +128,9 @@ def paid_results(
     """
     asked = _Asked(spec, frame, tables, measured or measured_estimands(spec, frame))
     return tuple(
-        asked.paid(i) if isinstance(own, MeasuredEffect) else asked.answered(i, own)
+        asked.paid(i)
+        if isinstance(own, MeasuredEffect)
+        else paid_question(spec, frame, i, own, tables)
         for i, own in enumerate(asked.measured)
     )
 
@@ -198,10 +200,6 @@ class _Asked:
         source, rows = self._own(i)
         query = query_of(estimand).checked(self.one(rows))
         return self._of(query, rows, source)
-
-    def answered(self, i: int, asked: MeasuredQuestion) -> Answer:
-        """The result of a question."""
-        return paid_question(self.spec, self.frame, i, asked, self.tables)
 
     def _own(self, i: int) -> tuple[_Source, EffectRows]:
         asked = self.measured[i]

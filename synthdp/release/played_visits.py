@@ -28,8 +28,6 @@ from synthdp.privacy.plan import ESTIMAND, ReleasePlan, estimand_purpose
 from synthdp.release.played import told_of_plays
 from synthdp.spec.model import LinkedSpec
 
-PLAYS = 10
-
 
 def played_visits(spec: LinkedSpec, frame: VisitFrame, plan: ReleasePlan) -> list[dict[str, Any]]:
     """What plays say of each estimand, in plain JSON, as `played.played_estimands` does. What would
@@ -46,7 +44,7 @@ def played_visits(spec: LinkedSpec, frame: VisitFrame, plan: ReleasePlan) -> lis
         stay = (np.eye(levels) * levels + 1) / 2  # outcome by outcome before
         stay = stay.reshape(1, levels, levels, *[1] * (table.counts.ndim - 3))
         even[purpose] = (replace(table, counts=table.counts * stay),)
-    for _ in range(PLAYS):
+    for _ in range(SETTINGS.plays):
         noisy = {
             purpose: tuple(
                 replace(t, counts=t.counts + rng.normal(0, t.sigma, t.counts.shape)) for t in own

@@ -303,8 +303,9 @@ def test_intervals_of_several_steps_and_of_numbers_hold_the_truth() -> None:
     truth = [*(regimes(k) for k in (1, 2, 3)), next_pressure()]
     held = covered(asked, truth, persons=5000, epsilon=4.0)
     assert all(0.91 <= held[i, 0] <= 0.995 for i in range(4)), held
-    held = covered(asked, truth, persons=5000, epsilon=4.0, stated=1 / (MOST - 1))
-    assert all(held[i, 0] < 0.9 for i in range(1, 3)), held
+    # Where noise is most of it, that of one row of a person would not do.
+    held = covered(asked, truth, persons=8000, epsilon=2.0, stated=1 / (MOST - 1))
+    assert all(held[i, 0] < 0.9 for i in range(1, 4)), held
 
 
 @pytest.mark.slow

@@ -38,6 +38,8 @@ class VisitSettings:
     """Of a table that an effect is measured by."""
     hopeless: float = 0.25
     """Deviation of an effect's noise, in spans of the outcome, from which on nothing is learned."""
+    plays: int = 10
+    """How often a plan plays estimands."""
     start: int = 24_000
     """Rows that the laws of steps are first fitted on."""
     fitted: int = 12_000
