@@ -63,7 +63,7 @@ from synthdp.release.gates import Figure, GateVerdict, check_gates
 from synthdp.release.job import Job, check_not_moved, check_spec, withhold
 from synthdp.release.judge import NotJudged, attack_report, guarded, stopped
 from synthdp.release.open_session import dropped_if_unpaid, open_session
-from synthdp.release.played_visits import check_hopeless, played_visits
+from synthdp.release.played_visits import check_hopeless, doubtful, played_visits
 from synthdp.report.prose import say_of_plan
 from synthdp.report.sections import shares
 from synthdp.sample.linked import drawn_frames
@@ -417,6 +417,7 @@ def linked_facts(
     )
     spent = {"spent_before": balance.epsilon, "spent_after": balance.epsilon + spec.privacy.epsilon}
     files, expected = [*linked_files(spec), "SHA256SUMS"], expected_noise(spec, plan)
+    played = played_visits(spec, frame, plan)
     return facts | {
         "dataset": spec.dataset.id,
         "spends": spends,
@@ -424,9 +425,9 @@ def linked_facts(
         "persons": persons_of(spec),
         "ledger": spent | {"cap": cap},
         "score_noise": expected,
-        "estimands": played_visits(spec, frame, plan),
+        "estimands": played,
         "files": files,
-        "warnings": [*linked_traps(spec), *_doubtful(spec, expected)],
+        "warnings": [*linked_traps(spec), *_doubtful(spec, expected), *doubtful(played)],
     }
 
 

@@ -1,16 +1,18 @@
 """Estimands of linked tables played before a release: what noise will refuse, and how wide
-intervals will be, at best.
+intervals will be.
 
 No row is read. Tables are even, of as many persons as are declared, each with half of the visits
 after the first that are kept, but that half of the outcomes of several steps stay as they are; the
-planned noise is added, and the functions that answer after a release look at them. Real tables are
-less even, so that intervals come out wider and more is refused. The draws are public, and have a
-seed.
+planned noise is added, and the functions that answer after a release look at them. The draws are
+public, and have a seed.
+
+Real tables are less even. Several steps need every stratum of both arms, and none is larger than
+where all are even: what is refused then is hopeless. Others may be told where rows crowd together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -60,7 +62,9 @@ def played_visits(spec: LinkedSpec, frame: VisitFrame, plan: ReleasePlan) -> lis
         if _several(known[i]) and wide > 2 * SETTINGS.hopeless:
             why = f"an interval of ± {wide:.2f} tells nothing of shares that differ by 1 at most"
             told |= {"refused": 1.0, "likely_refused": True, "why": why}
-        found.append({"name": str(i + 1), "text": query.text, "statistic": statistic} | told)
+        hopeless = _several(known[i]) and told["refused"] > 0.5
+        head = {"name": str(i + 1), "text": query.text, "statistic": statistic}
+        found.append(head | told | {"hopeless": hopeless})
     return found
 
 
@@ -69,13 +73,22 @@ def _several(measured: Measured) -> bool:
 
 
 def check_hopeless(played: Iterable[Mapping[str, Any]]) -> None:
-    """Refuse to pay for what more than half of the plays refuse even at best (`BudgetError`)."""
+    """Refuse to pay for several steps that even tables do not tell (`BudgetError`)."""
     for told in played:
-        if told["refused"] > 0.5:
-            several = " or of fewer steps, or of one" if "in a row" in told["text"] else ""
+        if told["hopeless"]:
             raise BudgetError(
                 f"estimand {told['name']}, {told['text']}: refused in {told['refused']:.0%} of"
                 f" plays on even tables: {told['why']}; nothing was read or spent",
-                hint=f"ask of fewer groups or strata{several}, keep fewer visits, or raise"
+                hint="ask of fewer steps, or of one, with fewer levels; keep fewer visits, or raise"
                 " privacy.shares.estimands",
+            )
+
+
+def doubtful(played: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """A warning for each estimand that plays often refuse."""
+    for told in played:
+        if told["likely_refused"]:
+            yield (
+                f"estimand {told['name']} is likely to be paid for and refused, in"
+                f" {told['refused']:.0%} of plays on even tables: {told['why']}"
             )

@@ -111,9 +111,10 @@ def test_a_plan_says_how_wide_and_refuses_what_is_hopeless(tmp_path: Path) -> No
     assert f"estimand 1, {ASK}: 95% interval of about" in text and "played on even tables" in text
     path = asked_spec(tmp_path, 0.7, ASKED[2:3])
     facts, _ = planned_linked(read(path), path)
-    assert facts["estimands"][0]["refused"] > 0.5
+    assert facts["estimands"][0]["hopeless"]
+    assert "estimand 1 is likely to be paid for and refused" in " ".join(facts["warnings"])
     with pytest.raises(
         BudgetError, match=r"at 2 visits in a row .*: refused in .* of plays"
     ) as told:
         release_linked(read(path), path, path.read_text(), out=tmp_path / "out")
-    assert "of fewer steps" in (told.value.hint or "") and not (tmp_path / "out").exists()
+    assert "ask of fewer steps" in (told.value.hint or "") and not (tmp_path / "out").exists()
