@@ -31,7 +31,7 @@ from benchmarks.visits import DATA, Tables
 from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.data.visits import VisitFrame, levels_between
-from synthdp.inference.visit_effects import effects_json
+from synthdp.inference.visit_effects import estimands_json
 from synthdp.model.visits.fit import Looks
 from synthdp.model.visits.planning import plan_linked
 from synthdp.privacy.linked import LinkedTable, fit_linked
@@ -79,7 +79,7 @@ def sealed(spec: LinkedSpec, frame: VisitFrame, tables: Tables) -> LinkedTable:
 def noisy(spec: LinkedSpec, frame: VisitFrame, table: LinkedTable, plan: ReleasePlan) -> Any:
     """The tables of levels and of both effects, by purpose."""
     looks = Looks(Rehearsal.of(table, plan), spec, frame)
-    looks.effects()
+    looks.estimands()
     return looks.seen.value
 
 
@@ -150,12 +150,12 @@ def figures(
 ) -> list[dict[str, Any]]:
     """The figure where both arms overlap of each effect, beside the truth."""
     found = []
-    told = effects_json(spec, frame, tables)["estimands"]
+    told = estimands_json(spec, frame, tables)["estimands"]
     as_one = {
         purpose: tuple(replace(t, sigma=t.sigma / (frame.most - 1)) for t in own)
         for purpose, own in tables.items()
     }
-    naive = effects_json(spec, frame, as_one)["estimands"]
+    naive = estimands_json(spec, frame, as_one)["estimands"]
     for i, (one, other) in enumerate(zip(told, naive, strict=True)):
         (table,) = tables[f"estimand: {i + 1}"]
         groups = LevelGroups(frame.views["steps"], table.starts)

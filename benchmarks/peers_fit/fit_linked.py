@@ -43,7 +43,7 @@ def hma(tables: Tables, job: dict[str, Any]) -> Tables:
 
 def par(tables: Tables, job: dict[str, Any]) -> Tables:
     """A recurrent network over visits, given the person's columns; every person has visits."""
-    from sdv.sequential import PARSynthesizer
+    from sdv.sequential import PARSynthesizer  # type: ignore[import-not-found]
 
     key, own = job["key"], list(job["kinds"]["persons"])
     joined = tables["visits"].merge(tables["persons"], on=key)
@@ -60,7 +60,7 @@ def par(tables: Tables, job: dict[str, Any]) -> Tables:
 
 
 def _metadata(tables: dict[str, tuple[str, dict[str, str]]]) -> Any:
-    from sdv.metadata import Metadata
+    from sdv.metadata import Metadata  # type: ignore[import-not-found]
 
     metadata = Metadata()
     for name, (_, kinds) in tables.items():

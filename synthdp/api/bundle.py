@@ -369,7 +369,7 @@ class Bundle:
         return effect_of_bundle(self.path, EffectQuery(treatment, outcome, names, reference, level))
 
     @property
-    def estimands(self) -> tuple[EstimandResult | EffectAnswer, ...]:
+    def estimands(self) -> tuple[EstimandResult | Answer | EffectAnswer, ...]:
         """What the release was asked and paid for, with 95% intervals, in the order of the spec.
 
         Raises:

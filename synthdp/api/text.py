@@ -109,6 +109,8 @@ def linked_plan_text(facts: Mapping[str, Any]) -> str:
                 "(noise: standard deviation in each cell, in rows of the look; of pairs about,"
                 " where all have the same; of those chosen later for one table alone)",
                 say_of_plan("score_noise", noise=facts["score_noise"]),
+                *map(estimand_line, facts["estimands"]),
+                *([say_of_plan("played_visits")] if facts["estimands"] else ()),
                 f"ledger: {_ledger_line(facts['ledger'])}",
                 _expected_line(facts["expected"]),
                 *facts["notes"],

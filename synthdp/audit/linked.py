@@ -50,9 +50,9 @@ from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.data.visits import Views, VisitFrame, written
 from synthdp.model.visits.draw import trajectories
-from synthdp.model.visits.fit import effect_groups, fit
+from synthdp.model.visits.fit import fit, look_groups
 from synthdp.model.visits.laws import VisitModel, bare
-from synthdp.model.visits.planning import effects_of, plan_linked
+from synthdp.model.visits.planning import estimand_looks, plan_linked
 from synthdp.model.visits.predict import stand_in_pairs
 from synthdp.privacy.events.kinds import event_to_json
 from synthdp.privacy.linked import LinkedTable, fit_linked, in_views, read_linked
@@ -209,17 +209,17 @@ class LinkedMeasurer:
         """The planned looks, with their tables."""
         spec, frame = self.spec, self.rows.frame
         tables, found = stand_in_pairs(spec, frame), dict[str, Any]()
-        effects = {p: effect for p, effect, _ in effects_of(self.rows.plan, spec, frame)}
+        paid = {purpose: look for purpose, _, look in estimand_looks(spec, frame)}
         for purpose, look in self.rows.looks.items():
             found[purpose], domain = look, look.domain
             if isinstance(look.inner, AdaptiveMarginals):
                 groups = LevelGroups(domain, {})
-                if purpose in effects:
+                if purpose in paid:
                     even = {
                         bare(frame, c.name): (c, np.full(c.levels, 1 / c.levels))
                         for c in domain.columns
                     }
-                    groups = effect_groups(domain, frame, effects[purpose], even)
+                    groups = look_groups(domain, frame, paid[purpose], even)
                 found[purpose] = look.choose(tables[purpose], groups)
         return found
 

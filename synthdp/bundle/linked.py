@@ -46,9 +46,10 @@ from synthdp.model.visits import store
 from synthdp.model.visits.fit import Chosen, Looks, Tables, level_starts, measure
 from synthdp.model.visits.laws import VisitModel, groups_of_views
 from synthdp.model.visits.planning import VisitArrows, plan_linked
+from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals, NoisyTable
 from synthdp.privacy.mechanisms.views import ChosenOnView, OnView
-from synthdp.privacy.plan import ReleasePlan
+from synthdp.privacy.plan import ESTIMAND, ReleasePlan
 from synthdp.privacy.table import Columns
 from synthdp.report.prose import estimated
 from synthdp.report.public.content import PairOfColumns
@@ -129,6 +130,7 @@ def as_one(spec: LinkedSpec) -> ReleaseSpec:
     data = spec.dataset
     told = {name: getattr(data, name) for name in type(data).model_fields if name != "tables"}
     rules = (r if isinstance(r, str) else f"{k}: {v}" for r in spec.constraints for k, v in _of(r))
+    out = spec.evaluation.held_out
     return ReleaseSpec.model_construct(
         synthdp=1,
         dataset=Dataset.model_construct(
@@ -149,7 +151,7 @@ def as_one(spec: LinkedSpec) -> ReleaseSpec:
         ),
         graph=Graph.model_construct(mode=spec.graph.mode),
         constraints=tuple(rules),
-        evaluation=Evaluation(enabled=False),
+        evaluation=Evaluation(enabled=out > 0, holdout=out),
         sampling=Sampling(rows=persons_of(spec), rake=False),
         compute=spec.compute.model_copy(update={"engine": linked_engine(spec)}),
         **{n: getattr(spec, n) for n in ("attacks", "tracking", "publication", "signing")},
@@ -327,22 +329,32 @@ class Foreseen:
         return Given(tuple(found))
 
 
+def foreseen(spec: LinkedSpec, plan: ReleasePlan) -> Tables:
+    """Even tables of the looks whose tables are known before any row is read, by purpose."""
+    frame, persons = VisitFrame.from_spec(spec), expected_fit_rows(as_one(spec))
+    steps = persons * (frame.most - 1) / 2
+    rows = {view: float(steps if view == STEPS else persons) for view in frame.views}
+    looks: Any = Foreseen(plan, rows)
+    if spec.graph.mode != "predict":
+        seen, _ = measure(looks, spec, frame)
+        return seen.value
+    known = Looks(looks, spec, frame)
+    known.estimands()
+    return known.seen.value
+
+
 def expected_noise(spec: LinkedSpec, plan: ReleasePlan) -> dict[str, float]:
     """What noise alone is expected to make of each score, before any row is read.
 
     Persons are as many as declared, each with half of the steps that are kept; in mode predict,
     which chooses what it counts, nothing is said of steps.
     """
-    frame, persons = VisitFrame.from_spec(spec), spec.dataset.persons.rows.value
+    frame, persons = VisitFrame.from_spec(spec), expected_fit_rows(as_one(spec))
     steps = persons * (frame.most - 1) / 2
-    rows = {view: float(steps if view == STEPS else persons) for view in frame.views}
-    looks: Any = Foreseen(plan, rows)
-    if spec.graph.mode == "predict":
-        seen = Looks(looks, spec, frame).seen
-    else:
-        seen, _ = measure(looks, spec, frame)
     groups: dict[str, list[tuple[int, float]]] = {}
-    for purpose, tables in seen.value.items():
+    for purpose, tables in foreseen(spec, plan).items():
+        if spec.graph.mode == "predict" and purpose.startswith(ESTIMAND):
+            continue
         look = plan.linked[purpose]
         assert isinstance(look, OnView)
         for table in tables:

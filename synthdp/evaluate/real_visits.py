@@ -1,6 +1,7 @@
 """How near synthetic persons with visits are to the real ones, by both tables: for the steward.
 
-Each figure stands beside the same one of real persons: of one half of them against the other.
+Each figure stands beside the same one of real persons: of those that the release counted against
+those that were held out; where nobody was, of one half against the other.
 """
 
 from __future__ import annotations
@@ -55,17 +56,23 @@ def real_figures(
     targets: Sequence[str],
     *,
     rng: np.random.Generator,
+    held_out: npt.NDArray[np.bool_] | None = None,
 ) -> RealFigures:
-    """All figures; pairs of levels, and what is learnt, are on `groups` of levels."""
+    """All figures; pairs of levels, and what is learnt, are on `groups` of levels. `held_out` says
+    which persons the release did not count: trees are tested on them.
+    """
     persons = len(real.codes[PERSONS])
-    first = rng.permutation(persons) < persons // 2
-    halves = (_of(real, first), _of(real, ~first))
+    first, tested = rng.permutation(persons) < persons // 2, real
+    if held_out is not None and held_out.any():
+        first = ~held_out
+        real, tested = _of(real, first), _of(real, held_out)
+    halves = (real, tested) if tested is not real else (_of(real, first), _of(real, ~first))
     names = ("persons", "counts", "visits", "first", "last", "steps")
     distances = {
         name: (_distance(frame, groups, name, real, drawn), _distance(frame, groups, name, *halves))
         for name in names
     }
-    apart = (_told_apart(frame, real, drawn, rng), _told_apart(frame, *halves, rng))
+    apart = (_told_apart(frame, tested, drawn, rng), _told_apart(frame, *halves, rng))
     learnt = {t: _learnt(frame, groups, t, drawn, *halves, rng) for t in targets}
     return RealFigures(distances, apart, learnt)
 

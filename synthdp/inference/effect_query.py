@@ -26,7 +26,9 @@ Mask = npt.NDArray[np.bool_]
 class EffectQuery:
     """The effect of `treatment` on the mean of `outcome`, or on the share of a `level` of it.
 
-    None of `adjust` leaves the choice to the graph; None of `reference` is the first level.
+    None of `adjust` leaves the choice to the graph; None of `reference` is the first level. `clip`
+    is where the outcome's numbers end, if they are cut, and `steps` at how many visits the
+    treatment is set.
     """
 
     treatment: str
@@ -34,11 +36,14 @@ class EffectQuery:
     adjust: tuple[str, ...] | None = None
     reference: str | None = None
     level: str | None = None
+    clip: tuple[float, ...] | None = None
+    steps: int = 1
 
     @property
     def text(self) -> str:
         asked = f"mean({self.outcome})" if self.level is None else f"{self.outcome} {self.level}"
-        return f"effect of {self.treatment} on {asked}"
+        often = f" at {self.steps} visits in a row" if self.steps > 1 else ""
+        return f"effect of {self.treatment}{often} on {asked}"
 
     def checked(self, spec: ReleaseSpec) -> EffectQuery:
         """The same with the level of its outcome: a boolean's is true.
@@ -85,6 +90,9 @@ class EffectQuery:
         """
         if self.level is None:
             low, high = value_bounds(column)
+            if self.clip is not None:
+                least, most = self.clip
+                low, high = np.clip(low, least, most), np.clip(high, least, most)
             return np.stack([low, (low + high) / 2, high])
         one = np.array([float(label == self.level) for label in column.labels])
         if column.missing_level is not None:

@@ -98,7 +98,7 @@ def figure(
         return count_figure(found, rows, group)
     if query.column is None:
         return ratio_figure(query.statistic, found, (0.0, 1.0), rows, group)
-    low, high = value_bounds(roles.columns[roles.axis(query.column)])
+    low, high = _numbers(query, roles.columns[roles.axis(query.column)])
     limits = float(np.nanmin(low)), float(np.nanmax(high))
     if query.statistic == "sum":
         return sum_figure(found, limits, rows, group)
@@ -134,7 +134,7 @@ def extremes(query: Query, roles: CellRoles, solver: LeastSquares) -> Floats:
         return np.stack([low, below, low, one, above, one]).astype(np.float64)
     axis, cut = roles.axis(query.column), (one & out).any()
     counts, found = solver.counts.clip(0), list[Floats]()
-    low, high = np.nan_to_num(value_bounds(roles.columns[axis]))
+    low, high = np.nan_to_num(_numbers(query, roles.columns[axis]))
     middle = [] if cut or (low == high).all() else [((low + high) / 2, False)]
     largest = np.maximum(low**2, high**2)
     for values, lowest in [(low, True), (high, False), *middle]:
@@ -150,6 +150,15 @@ def extremes(query: Query, roles: CellRoles, solver: LeastSquares) -> Floats:
         d = included.astype(np.float64)
         found += [d * v, d, d * squares]
     return np.stack(found)
+
+
+def _numbers(query: Query, column: ColumnDomain) -> tuple[Floats, Floats]:
+    """The least and the largest number of each level, cut where the question says so."""
+    low, high = value_bounds(column)
+    if query.clip is None:
+        return low, high
+    least, most = query.clip
+    return np.clip(low, least, most), np.clip(high, least, most)
 
 
 def count_figure(found: Functionals, rows: Rows, group: str | None) -> Figure:

@@ -33,9 +33,10 @@ from synthdp.inference.copies import (
     statement,
 )
 from synthdp.inference.least_squares import Measured, measured
-from synthdp.inference.visits import Asked, VisitQuestions, rows_at
+from synthdp.inference.visits import Asked, VisitQuestions
 from synthdp.model.visits.fit import level_laws
 from synthdp.model.visits.laws import bare
+from synthdp.model.visits.questions import names_of_rows, places, written
 from synthdp.spec.load.wording import nearest
 
 if TYPE_CHECKING:
@@ -82,10 +83,11 @@ def _kind(asked: VisitQuestions, columns: Sequence[str] | None) -> tuple[Asked, 
         )
     text, refused = ", ".join(columns), list[str]()
     best: tuple[int, Asked, dict[str, str]] | None = None
-    for name in rows_at(asked.places(text), asked.rows, asked.stated.frame):
+    frame = asked.stated.frame
+    for name in names_of_rows(places(frame, text), asked.rows, frame):
         kind = asked.rows[name]
         named = {
-            c.replace("`", ""): asked.written(c, kind).strip("`").replace("``", "`")
+            c.replace("`", ""): written(frame, c, kind.columns).strip("`").replace("``", "`")
             for c in columns
         }
         if unknown := [shown for shown, n in named.items() if n not in kind.columns]:

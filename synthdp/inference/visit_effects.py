@@ -30,7 +30,7 @@ from synthdp.bundle.noisy_values import MARGINALS
 from synthdp.data.domain import Domain
 from synthdp.data.visits import VisitFrame
 from synthdp.errors import OutputError
-from synthdp.inference.answer import check_agreement
+from synthdp.inference.answer import Answer, check_agreement
 from synthdp.inference.contrasts import OVERLAP
 from synthdp.inference.effect import EffectAnswer
 from synthdp.inference.effect_query import (
@@ -49,24 +49,27 @@ from synthdp.inference.figures import (
     Interval,
     Quadratic,
     Rows,
+    Z,
     certain,
     ratio_interval,
     too_few,
 )
 from synthdp.inference.least_squares import SETTINGS, LeastSquares, measured
-from synthdp.inference.visits import VisitQuestions, column_of, renamed
+from synthdp.inference.visits import VisitQuestions, clipped, paid_question, renamed
 from synthdp.inference.words import about_figures, listed
 from synthdp.model.visits.effects import (
     EffectRows,
+    MeasuredEffect,
     adjustment,
     apart,
     checked_adjustment,
     effect_rows,
-    measured_effect,
     plain_name,
     shown_valid,
 )
 from synthdp.model.visits.fit import Tables
+from synthdp.model.visits.planning import Measured, measured_estimands
+from synthdp.model.visits.questions import column_of
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import ESTIMAND, estimand_purpose
 from synthdp.spec.model import LinkedSpec, ReleaseSpec
@@ -104,22 +107,32 @@ class VisitStrata(Strata):
 def effect_of_visits(bundle: Path, query: EffectQuery) -> EffectAnswer:
     """The effect that the bundle in a folder shows; raises what `effect.effect_of_bundle` does."""
     stated, tables = checked_linked(bundle, (MARGINALS,)), VisitQuestions(bundle).by_purpose
-    asked = _Asked(stated.linked, stated.frame, {p: t for p, (_, t) in tables.items()})
+    known = measured_estimands(stated.linked, stated.frame)
+    asked = _Asked(stated.linked, stated.frame, {p: t for p, (_, t) in tables.items()}, known)
     views = {purpose: view for purpose, (view, _) in tables.items()}
     return asked.answer(query, views)
 
 
-def effects_json(spec: LinkedSpec, frame: VisitFrame, tables: Tables) -> dict[str, Any]:
-    """The content of `estimands.json`: each effect that was paid for."""
-    paid = paid_effects(spec, frame, tables)
+def estimands_json(spec: LinkedSpec, frame: VisitFrame, tables: Tables) -> dict[str, Any]:
+    """The content of `estimands.json`: each effect and question that was paid for."""
+    paid = paid_results(spec, frame, tables)
     named = ({"name": str(i + 1), "kind": e.kind} for i, e in enumerate(spec.estimands))
     return {"estimands": [name | e.to_json() for name, e in zip(named, paid, strict=True)]}
 
 
-def paid_effects(spec: LinkedSpec, frame: VisitFrame, tables: Tables) -> tuple[EffectAnswer, ...]:
-    """The results of the estimands of a spec, in its order, by the tables of each purpose."""
-    asked = _Asked(spec, frame, tables)
-    return tuple(map(asked.paid, range(len(spec.estimands))))
+def paid_results(
+    spec: LinkedSpec, frame: VisitFrame, tables: Tables, measured: Sequence[Measured] = ()
+) -> tuple[Answer | EffectAnswer, ...]:
+    """The results of the estimands of a spec, in its order, by the tables of each purpose; of many
+    tables what each is `measured` by need be known once.
+    """
+    asked = _Asked(spec, frame, tables, measured or measured_estimands(spec, frame))
+    return tuple(
+        asked.paid(i)
+        if isinstance(own, MeasuredEffect)
+        else paid_question(spec, frame, i, own, tables)
+        for i, own in enumerate(asked.measured)
+    )
 
 
 def check_queries(spec: LinkedSpec, frame: VisitFrame) -> None:
@@ -128,8 +141,8 @@ def check_queries(spec: LinkedSpec, frame: VisitFrame) -> None:
     Raises:
         OutputError: with the first of them.
     """
-    asked = _Asked(spec, frame, {})
-    for estimand in spec.estimands:
+    asked = _Asked(spec, frame, {}, ())
+    for estimand in asked.effects.values():
         rows = effect_rows(frame, estimand.treatment, estimand.outcome)
         query = query_of(estimand).checked(asked.one(rows))
         query.levels(asked.domain(rows)[rows.treatment])
@@ -138,7 +151,8 @@ def check_queries(spec: LinkedSpec, frame: VisitFrame) -> None:
 def query_of(estimand: LinkedEffect) -> EffectQuery:
     """What an estimand asks."""
     t, y = map(plain_name, (estimand.treatment, estimand.outcome))
-    return EffectQuery(t, y, None, estimand.reference, estimand.level)
+    more = estimand.reference, estimand.level, estimand.clip, estimand.steps
+    return EffectQuery(t, y, None, *more)
 
 
 @dataclass(frozen=True)
@@ -157,6 +171,7 @@ class _Asked:
     spec: LinkedSpec
     frame: VisitFrame
     tables: Tables
+    measured: Sequence[Measured]
 
     @cached_property
     def plain(self) -> ReleaseSpec:
@@ -173,15 +188,22 @@ class _Asked:
         domain = self.frame.views[rows.view]
         return Domain(tuple(replace(domain[v], name=n) for n, v in rows.names.items()))
 
+    @cached_property
+    def effects(self) -> dict[int, LinkedEffect]:
+        """The estimands that are effects, by their places."""
+        every = enumerate(self.spec.estimands)
+        return {i: e for i, e in every if isinstance(e, LinkedEffect)}
+
     def paid(self, i: int) -> EffectAnswer:
-        """The result of an estimand."""
-        estimand = self.spec.estimands[i]
+        """The result of an effect."""
+        estimand = self.effects[i]
         source, rows = self._own(i)
         query = query_of(estimand).checked(self.one(rows))
         return self._of(query, rows, source)
 
     def _own(self, i: int) -> tuple[_Source, EffectRows]:
-        asked = measured_effect(self.spec, self.frame, self.spec.estimands[i])
+        asked = self.measured[i]
+        assert isinstance(asked, MeasuredEffect)
         own = self.tables.get(estimand_purpose(str(i + 1)), ())
         tables = [self._shown(table, asked.rows) for table in own]
         return _Source(tables, asked.adjusted, asked.given), asked.rows
@@ -215,7 +237,7 @@ class _Asked:
         self, rows: EffectRows, views: Mapping[str, str], adjust: tuple[str, ...] | None
     ) -> Iterator[_Source]:
         """Tables of estimands, then all others of these rows."""
-        for i in range(len(self.spec.estimands)):
+        for i in self.effects:
             source, own = self._own(i)
             if (own.view, own.names) != (rows.view, rows.names):
                 continue
@@ -244,21 +266,26 @@ class _Asked:
         own_past = not source.given
         free = apart(self.spec, self.frame, rows, source.adjusted, own_past=own_past)
         numbers = query.numbers(known.columns[1])
-        strata = VisitStrata(solver, numbers, Rows(per_unit=rows.most), free)
+        counted = Rows(self.plain.evaluation.held_out, rows.most)
+        strata = VisitStrata(solver, numbers, counted, free)
         levels, reference = query.levels(known.columns[0])
         query = replace(query, reference=known.columns[0].labels[reference])
-        found = [contrast(strata, level, reference) for level in levels]
-        if source.adjusted and len(known.margins) == 1:
+        if query.steps > 1:
+            found = [regime(strata, level, reference, query.steps) for level in levels]
+        else:
+            found = [contrast(strata, level, reference) for level in levels]
+        if query.steps == 1 and source.adjusted and len(known.margins) == 1:
             found += [Contrast(*overlap(strata, level, reference)) for level in levels]
         said = (
             f"law: {rows.law}",
-            *self._about(rows, source, free),
+            *self._about(rows, source, free, query.steps),
+            *clipped(query.outcome, query.clip),
             *about_figures(query, spec, [known], found, source.tables),
         )
         unit = spec.columns[query.outcome].unit if query.level is None else None
         return EffectAnswer(query, "A", tuple(found), (source.adjusted,), said, unit)
 
-    def _about(self, rows: EffectRows, source: _Source, free: bool) -> Iterator[str]:
+    def _about(self, rows: EffectRows, source: _Source, free: bool, steps: int) -> Iterator[str]:
         yield f"adjusted for {listed(source.adjusted) or 'nothing'}"
         if self.spec.graph.mode != "given":
             yield (
@@ -272,7 +299,12 @@ class _Asked:
         t, y = rows.slices
         if (y or 0) > (t or 0):
             yield "lost: nobody; the effect is that if nobody were lost between the two"
-        if source.adjusted:
+        if steps > 1:
+            yield (
+                f"{rows.treatment} is set at a visit and at the {steps - 1} after it, and the"
+                f" outcome is {steps} visits later; each step has the law of one, as the graph says"
+            )
+        elif source.adjusted:
             yield (
                 f"{OVERLAP}: a stratum of n1 and n0 rows of both arms weighs n1 n0 / (n1 + n0), so"
                 " that strata that have hardly any of one arm hardly count"
@@ -287,6 +319,61 @@ class _Asked:
                 "persons are the sample, and outcomes of one may be alike: the interval allows for"
                 f" {rows.most} that are the same, which is more than there is"
             )
+
+
+# --- several steps ---
+
+
+def regime(strata: VisitStrata, treated: int, reference: int, steps: int) -> Contrast:
+    """The effect of a treatment that is set at so many visits in a row, by the sequential g-formula
+    of a chain whose steps the table has (`effects.state`): its strata are of the outcome before the
+    step, and of columns of persons.
+
+    With w the strata's parts of all rows, P_t the step's law and f the level's indicator, psi_t =
+    w P_t^k f. What noise adds in the second order, half its variance times the trace of the
+    Hessian, is taken off by differences of one deviation to both sides of each cell.
+    """
+    counts, name = strata.counts, against(strata.solver.measured.columns[0], treated, reference)
+    levels, total = counts.shape[1], max(0.0, float(counts.sum())) / (1 - strata.rows.holdout)
+    variance = float(next(iter(strata.solver.measured.margins.values())).variances.mean())
+    cells = counts.reshape(len(counts), levels, levels, -1)  # [treatment, after, before, person]
+    arms = cells[[treated, reference]].sum(axis=1)
+    least = max(SETTINGS.fewest, SETTINGS.certain_arm * math.sqrt(levels * variance))
+    if (arms < least).any():
+        few = strata.names((arms < least).any(axis=0).ravel())
+        why = "too few rows of one arm in a stratum, which several steps may all pass through"
+        return Contrast(Figure(name, total, refused=why), left_out=few, left_share=1.0)
+    numbers = strata.numbers[MIDDLE]
+    one, two = (_chain(cells, arm, numbers, steps) for arm in (treated, reference))
+    gradient = (one[1] - two[1]).reshape(1, *counts.shape)
+    sd = [math.sqrt(float(strata.variances(gradient, sampled=s)[0])) for s in (True, False)]
+    step, bias = math.sqrt(variance), np.zeros(2)
+    for at in np.ndindex(cells.shape):
+        for side in (step, -step):
+            moved = cells.copy()
+            moved[at] += side
+            for i, arm in enumerate((treated, reference)):
+                bias[i] += (_chain(moved, arm, numbers, steps)[0] - (one, two)[i][0]) / 2
+    means = float(one[0] - bias[0]), float(two[0] - bias[1])
+    effect = means[0] - means[1]
+    both, noise = ((max(-1.0, effect - Z * s), min(1.0, effect + Z * s)) for s in sd)
+    return Contrast(Figure(name, total, effect, both, noise), means)
+
+
+def _chain(cells: Floats, arm: int, numbers: Floats, steps: int) -> tuple[float, Floats]:
+    """The mean after some steps under one treatment, and its gradient by the cells."""
+    rows, total = cells[arm].sum(axis=0), cells.sum()
+    law = cells[arm] / rows  # [after, before, person]
+    values = [np.broadcast_to(numbers[:, None], rows.shape)]
+    for _ in range(steps):
+        values.append(np.einsum("yxp,yp->xp", law, values[-1]))
+    weights = cells.sum(axis=(0, 1)) / total
+    psi = float((weights * values[-1]).sum())
+    gradient = np.broadcast_to((values[-1] - psi) / total, cells.shape).copy()
+    for left in range(steps, 0, -1):
+        gradient[arm] += weights / rows * (values[left - 1][:, None] - values[left])
+        weights = np.einsum("yxp,xp->yp", law, weights)
+    return psi, gradient
 
 
 # --- where both arms overlap ---
@@ -312,7 +399,7 @@ def overlap(strata: VisitStrata, treated: int, reference: int) -> tuple[Figure, 
     ]
     n = counts.sum(axis=1)
     b, of_b = found[MIDDLE].b, found[MIDDLE].noise.dd
-    about = max(0.0, 4 * b)
+    about = max(0.0, 4 * b) / (1 - strata.rows.holdout)
     if n.sum(0).mean() < SETTINGS.fewest:
         why = f"fewer than {SETTINGS.fewest:,.0f} rows in an average stratum"
         return Figure(group, about, refused=why), None, None

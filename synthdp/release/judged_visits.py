@@ -31,10 +31,13 @@ def judge_visits(
 
     def look(table: Table) -> RealFigures | NotJudged:
         try:
-            real = views_in(table, number)
+            real, out = views_in(table, number), table.held_out
             with one_thread():
-                rng = fresh_generator()
-                return real_figures(frame, bundle.groups, real, bundle.views, targets, rng=rng)
+                return real_figures(
+                    *(frame, bundle.groups, real, bundle.views, targets),
+                    rng=fresh_generator(),
+                    held_out=out,
+                )
         except Exception as error:  # whatever rows can make learners raise
             return NotJudged(type(error).__name__)
 
@@ -46,6 +49,7 @@ def judge_visits(
         scores=bundle.scores,
         found=judged,
         absent=str(found) if judged is None else "",
+        held_out=bundle.linked.evaluation.held_out,
     )
     page = write_internal_visits(internal, content)
     return page, {} if judged is None else judged.metrics()

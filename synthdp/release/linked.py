@@ -32,7 +32,7 @@ from synthdp.data.visits import VisitFrame
 from synthdp.errors import GateError
 from synthdp.evaluate.visits import with_ends
 from synthdp.files import missing_folders, text_sha256
-from synthdp.inference.visit_effects import effects_json
+from synthdp.inference.visit_effects import estimands_json
 from synthdp.ledger.connect import (
     balance_of,
     budget_noted,
@@ -57,6 +57,7 @@ from synthdp.release.job import Job, check_not_moved, check_spec, withhold
 from synthdp.release.judge import NotJudged, attack_report, guarded, stopped
 from synthdp.release.linked_plan import linked_facts
 from synthdp.release.open_session import dropped_if_unpaid, open_session
+from synthdp.release.played_visits import check_hopeless
 from synthdp.report.prose import say_of_plan
 from synthdp.sample.linked import drawn_frames
 from synthdp.spec.checks.linked import linked_traps
@@ -85,13 +86,13 @@ class LinkedJob(Job):
         return text_sha256(linked_yaml(public_linked(self.linked)))
 
     def sealed(self, streams: Streams) -> Private[Any]:
-        """Read and seal both tables. No person is held out: noise keeps the model from one."""
+        """Read and seal both tables; a person is held out of all looks, or of none."""
         folder = self.folder.spec_path.parent
         return read_linked(
             self.linked,
             self.frame,
             folder=folder,
-            holdout=0.0,
+            holdout=self.linked.evaluation.held_out,
             streams=streams,
             given=self.frames,
         )
@@ -167,6 +168,7 @@ def release_linked(
             expected = linked_facts(spec, balance, plan=plan) | {
                 "warnings": other_ids(one, entries)
             }
+            check_hopeless(expected["estimands"])
             warn([*expected["warnings"], *linked_traps(spec)])
             ledger = open_ledger(one, spec_path)
             check_affordable(one, ledger.balance(spec.dataset.id), expected["ledger"])
@@ -248,7 +250,7 @@ def carry_out(job: LinkedJob, *, force: bool, attack: AttackWhen = "now") -> Lin
         with stage("sample"):
             persons, rng = persons_of(spec), fresh_generator()
             frames = fitted.model.map(lambda m: drawn_frames(spec, m, persons, rng=rng))
-            paid = fitted.tables.map(lambda t: effects_json(spec, job.frame, t))
+            paid = fitted.tables.map(lambda t: estimands_json(spec, job.frame, t))
         with stage("bundle"):
             session.settle()
             if not job.published:

@@ -28,6 +28,7 @@ from synthdp.model.visits.predict import stand_in_pairs
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.mechanisms.views import OnView
 from synthdp.privacy.plan import ESTIMAND, ReleasePlan
+from synthdp.release.played_visits import doubtful, played_visits
 from synthdp.report.sections import shares
 from synthdp.spec.checks.linked import linked_traps
 from synthdp.spec.model import LinkedSpec
@@ -84,6 +85,7 @@ def linked_facts(
             | {"tables": tables or None, "noise": noise}
         )
     files, expected = [*linked_files(spec), "SHA256SUMS"], expected_noise(spec, plan)
+    played = played_visits(spec, frame, plan)
     power = _power(spec, frame, plan) if spec.attacks.membership.enabled else None
     return facts | {
         "dataset": spec.dataset.id,
@@ -92,11 +94,12 @@ def linked_facts(
         "persons": persons_of(spec),
         "ledger": ledger_facts(as_one(spec), balance, plan.bound),
         "score_noise": expected,
+        "estimands": played,
         "expected": _expected(spec, frame),
         "attack": power.to_json() if power else None,
         "notes": [power.told("persons")] if power else [],
         "files": files,
-        "warnings": [*linked_traps(spec), *_doubtful(spec, expected)],
+        "warnings": [*linked_traps(spec), *_doubtful(spec, expected), *doubtful(played)],
     }
 
 

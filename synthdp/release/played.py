@@ -86,7 +86,7 @@ def played_estimands(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan) -> li
         else:
             mechanism: Any = plan.estimands[name]
             plays = _plays(spec, domain, estimand, mechanism)
-            found.append(told | _told(plays, most=estimand.kind == "regression"))
+            found.append(told | told_of_plays(plays, most=estimand.kind == "regression"))
     return found
 
 
@@ -117,7 +117,7 @@ def noise_for(
 
     def widest(factor: float) -> float:
         plays = _plays(spec, domain, estimand, planned.scaled(factor), ASSUMED.plays // 2)
-        asked = [f for f in _told(plays)["figures"] if f["group"] != INTERCEPT]
+        asked = [f for f in told_of_plays(plays)["figures"] if f["group"] != INTERCEPT]
         likely = [f["half_width"] for f in asked if f["refused"] <= ASSUMED.likely]
         if estimand.kind == "effect":  # its figures tell one effect, by other weights
             return min(likely, default=math.inf)
@@ -152,7 +152,7 @@ def _plays(
     return [first, *islice(each, count - 1)]
 
 
-def _told(plays: Sequence[tuple[Figure, ...]], *, most: bool = False) -> dict[str, Any]:
+def told_of_plays(plays: Sequence[tuple[Figure, ...]], *, most: bool = False) -> dict[str, Any]:
     """What plays come to. One is refused where all of its figures are, or more than half of those
     but an intercept, if `most` would do.
     """

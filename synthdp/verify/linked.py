@@ -44,7 +44,7 @@ from synthdp.data.kinds import column_kind
 from synthdp.data.visits import VisitFrame
 from synthdp.errors import VerifyError
 from synthdp.files import read_text
-from synthdp.inference.visit_effects import effects_json
+from synthdp.inference.visit_effects import estimands_json
 from synthdp.model.visits.planning import plan_linked
 from synthdp.privacy.mechanisms.views import OnView
 from synthdp.privacy.plan import ReleasePlan
@@ -204,7 +204,7 @@ def _check_estimands(reader: Reader) -> Iterator[str]:
     if reader.holds(ESTIMANDS) != bool(own.linked.estimands):
         yield f"{ESTIMANDS}: must be there where the spec has estimands, and nowhere else"
     elif isinstance(reader.bundle, LinkedBundle) and own.linked.estimands:
-        made = effects_json(own.linked, own.frame, reader.bundle.measured)
+        made = estimands_json(own.linked, own.frame, reader.bundle.measured)
         if not alike(reader.json(ESTIMANDS), json.loads(json.dumps(made))):
             yield f"{ESTIMANDS}: its figures do not follow from {MARGINALS} and spec.yaml"
 

@@ -57,9 +57,10 @@ ONE_ROOM = {
 OF_LINKED_TABLES = {
     "Ends": ["death"],
     "LinkedDataset": ["out_of_domain"],
-    "LinkedEffect": ["adjust", "level", "outcome", "reference", "treatment"],
+    "LinkedEffect": ["adjust", "clip", "level", "outcome", "reference", "steps", "treatment"],
     "LinkedEvaluation": ["targets"],
     "LinkedGraph": ["edges", "mode"],
+    "LinkedQuestion": ["ask", "clip"],
     "LinkedPrivacy": ["ledger"],
     "LinkedSampling": ["persons"],
     "LinkedShares": ["ends", "estimands", "first", "persons", "steps"],
@@ -69,6 +70,7 @@ OF_LINKED_TABLES = {
     "VisitsTable": ["at_least", "at_most", "key", "of", "order", "resolution", "until"],
 }  # which nothing but their checks reads yet
 ONE_ROOM["LinkedEvaluation.enabled"] = "release/linked/test_judged_visits.py"
+ONE_ROOM["LinkedEvaluation.holdout"] = "release/linked/test_judged_visits.py"
 ONE_ROOM["LinkedGate.metric"] = "release/linked/test_scores_linked.py"
 for model_name, names in OF_LINKED_TABLES.items():
     ONE_ROOM |= dict.fromkeys((f"{model_name}.{n}" for n in names), "spec/test_linked.py")

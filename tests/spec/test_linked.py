@@ -523,6 +523,11 @@ ESTIMANDS = {
     "treatment: visits, outcome: visits.bp": "names no column of a table",
     "treatment: visits.drug, outcome: visits.stage, level: '9'": "visits.stage has no level '9'",
     "treatment: visits.drug, outcome: visits.bp, reference: '2'": "visits.drug has no level '2'",
+    "treatment: visits.drug, outcome: visits.bp, clip: [160, 100]": "the first end lies below",
+    "treatment: visits.drug, outcome: visits.stage, clip: [0, 1]": "stage holds no numbers",
+    "treatment: visits.drug, outcome: visits.stage, steps: 2": "visits.x on visits[+1].y, 11 at",
+    "treatment: visits.drug, outcome: 'visits[+1].stage', steps: 12": "11 at most",
+    "treatment: visits.drug, outcome: 'visits[+1].stage', steps: 0": "estimands #1.steps",
 }
 
 
@@ -552,6 +557,20 @@ def test_estimands_are_paid_for_and_say_what_confounds() -> None:
         + free[free.index("estimands: [") :]
     )
     assert "estimands #1: graph mode predict declares no causes" in mistakes(free)
+
+
+def test_a_question_may_be_an_estimand() -> None:
+    ask = "mean(visits.bp) by visits[later].number"
+    asked = with_estimand("treatment: visits.drug, outcome: visits.bp").replace(
+        "{kind: effect, treatment: visits.drug, outcome: visits.bp}",
+        f"{{kind: question, ask: '{ask}', clip: [100, 160]}}",
+    )
+    spec = linked(asked)
+    assert [(e.kind, e.clip) for e in spec.estimands] == [("question", (100, 160))]
+    assert linked(linked_yaml(spec)) == spec
+    assert "only a mean is clipped" in mistakes(asked.replace("mean(", "median("))
+    assert "the first end lies below" in mistakes(asked.replace("[100, 160]", "[160, 100]"))
+    assert "estimands #1.ask" in mistakes(asked.replace(ask, ""))
 
 
 @pytest.mark.parametrize(("target", "told"), TARGETS.items())

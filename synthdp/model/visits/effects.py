@@ -24,10 +24,12 @@ from functools import cached_property
 
 import networkx as nx
 
+from synthdp.data.level_groups import Starts
 from synthdp.data.visits import OUTER, PERSONS, SECOND, STEPS, VisitFrame
 from synthdp.errors import OutputError
 from synthdp.graph.causal import NO_CAUSES
 from synthdp.model.visits.laws import SETTINGS
+from synthdp.model.visits.questions import Look, clipped_groups
 from synthdp.spec.expressions.parsed import Node, parse_node
 from synthdp.spec.load.wording import nearest
 from synthdp.spec.model.linked import PERSON, LinkedEffect, LinkedSpec
@@ -366,32 +368,37 @@ def apart(
 class MeasuredEffect:
     """What an effect is measured by: a table of treatment, outcome and what is adjusted for.
 
-    `adjusted` are names as they are asked for, and `given` says that the spec names them. `columns`
-    are all by the names of the view.
+    `adjusted` are names as they are asked for, and `given` says that the spec names them. `starts`
+    are the groups of an outcome that is clipped, by its name in the view.
     """
 
     rows: EffectRows
     adjusted: tuple[str, ...]
     given: bool
+    starts: Mapping[str, Starts]
+    steps: int
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """The table that is counted."""
+    def looks(self) -> tuple[Look, ...]:
+        """The table that is counted, the only one."""
         own = (self.rows.treatment, self.rows.outcome, *self.adjusted)
-        return tuple(self.rows.names[n] for n in own)
+        columns = tuple(self.rows.names[n] for n in own)
+        most = (SETTINGS.groups, SETTINGS.groups, *[SETTINGS.strata] * len(self.adjusted))
+        groups = {n: m for n, m in zip(columns, most, strict=True) if n not in self.starts}
+        view, rows = self.rows.view, self.rows.most
+        return (Look(view, rows, columns, starts=self.starts, groups=groups),)
 
     def sizes(self, frame: VisitFrame) -> list[int]:
         """About how many levels of each column are counted: those of groups, of a fine one."""
-        domain = frame.views[self.rows.view]
-        most = [SETTINGS.groups, SETTINGS.groups, *[SETTINGS.strata] * len(self.adjusted)]
-        found = []
-        for name, groups in zip(self.columns, most, strict=True):
-            column = domain[name]
+        domain, found, look = frame.views[self.rows.view], [], self.looks[0]
+        for name in look.columns:
+            column, groups = domain[name], look.groups.get(name, 0)
             extra = column.levels - len(column.edges)
-            found.append(min(column.levels, groups + extra) if column.ranged else column.levels)
+            most = len(look.starts.get(name, ())) or groups + extra
+            found.append(min(column.levels, most) if column.ranged else column.levels)
         return found
 
-    def noise(self, frame: VisitFrame, persons: int, sigma: float) -> float:
+    def noise(self, frame: VisitFrame, persons: float, sigma: float) -> float:
         """The least deviation of the noise in the effect on a share that can be hoped for: where
         each person has the most visits, and arms and strata are even [derived in the docs]. Of a
         mean, in spans of its numbers.
@@ -408,7 +415,66 @@ def measured_effect(spec: LinkedSpec, frame: VisitFrame, estimand: LinkedEffect)
     Raises:
         OutputError: the graph does not identify it.
     """
-    rows = effect_rows(frame, estimand.treatment, estimand.outcome)
-    if estimand.adjust is None:
-        return MeasuredEffect(rows, adjustment(spec, frame, rows), given=False)
-    return MeasuredEffect(rows, checked_adjustment(spec, frame, rows, estimand.adjust), given=True)
+    rows, given = effect_rows(frame, estimand.treatment, estimand.outcome), estimand.adjust
+    starts = dict[str, Starts]()
+    if estimand.clip is not None:
+        own = rows.names[rows.outcome]
+        starts[own] = clipped_groups(frame.views[rows.view][own], estimand.clip)
+    if estimand.steps > 1:
+        z = state(spec, frame, rows, given)
+    elif given is None:
+        z = adjustment(spec, frame, rows)
+    else:
+        z = checked_adjustment(spec, frame, rows, given)
+    return MeasuredEffect(rows, z, given is not None, starts, estimand.steps)
+
+
+def state(
+    spec: LinkedSpec, frame: VisitFrame, rows: EffectRows, given: Collection[str] | None
+) -> tuple[str, ...]:
+    """What a regime over several visits is stratified by: the outcome at the visit where a step
+    begins, and persons' columns.
+
+    Of arrows that hold at every visit, [derived here]: let the graph part the outcome Y of the next
+    visit, given treatment T and state Z = (Y of this visit, V of the person), from all that was
+    before, and from whether there is a next visit; and let T of a visit not act on Y of the same.
+    To set T at visits to come changes no law of Y given all before it. So under any regime Y is a
+    Markov chain given V, whose steps have the law of Y given T and Z that one step shows
+    (sequential g-formula [Robins 1986]).
+
+    Raises:
+        OutputError: the graph does not say so, or `given` columns are not such.
+    """
+    events, column = frame.events, rows.at[rows.outcome][0]
+    if (domain := frame.of_visits[column]).ranged or domain.missing:
+        raise OutputError(
+            f"several steps are of categories that are never missing, and {events}.{column} may be"
+            f" {'any number' if domain.ranged else 'missing'}",
+            hint="ask of one step, or declare levels of it",
+        )
+    own, people = f"{events}.{column}", [n for n in rows.names if rows.at[n][1] is None]
+    if spec.graph.mode != "given":
+        raise OutputError(NO_CAUSES, hint="several steps follow from declared arrows alone")
+    every = windows(spec, frame, rows, own_past=given is None)
+    refuse_none(rows, every)
+
+    def follows(z: Collection[str]) -> bool:
+        of = {rows.at[n] for n in z}
+        return all(
+            w.valid(of) and w.apart(of) and not nx.has_path(w.dag, (w.t[0], w.y[1]), w.y)
+            for w in every
+        )
+
+    named = None if given is None else {*map(plain_name, given)}
+    kept = [own, *people] if named is None else [own, *(n for n in people if n in named)]
+    if not follows(kept) or (named is not None and named != {*kept}):
+        raise OutputError(
+            f"several steps are not told by one: {rows.outcome} does not follow from {own},"
+            f" {rows.treatment} and columns of {frame.people} alone in this graph",
+            hint=f"ask of one step; of several where all other arrows to {own}, and to what lies"
+            f" between, come from these, and {rows.treatment} has none to {own}",
+        )
+    for name in people if named is None else ():
+        less = [n for n in kept if n != name]
+        kept = less if follows(less) else kept
+    return tuple(kept)

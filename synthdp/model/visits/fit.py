@@ -51,7 +51,6 @@ from synthdp.graph.margins import (
 from synthdp.graph.predict import PairTables, pair_tables
 from synthdp.model.log_linear import drawn_levels
 from synthdp.model.visits.draw import Generated, generate
-from synthdp.model.visits.effects import MeasuredEffect
 from synthdp.model.visits.laws import (
     SETTINGS,
     Floats,
@@ -76,9 +75,10 @@ from synthdp.model.visits.planning import (
     VisitArrows,
     arrows_of,
     at_end,
-    effects_of,
+    estimand_looks,
 )
 from synthdp.model.visits.predict import asked, chosen_arrows, settled, worth_counting
+from synthdp.model.visits.questions import Look
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
 from synthdp.privacy.mechanisms.views import OnView
 from synthdp.privacy.plan import ESTIMAND, needed
@@ -147,7 +147,7 @@ def measure(
         arrows = arrows_of(spec, frame)
         for purpose, tables in arrows.tables(frame).items():
             looks.count(purpose, tables)
-    looks.effects()
+    looks.estimands()
     return looks.seen, arrows
 
 
@@ -194,15 +194,15 @@ class Looks:
         chosen = planned.choose(tables, groups, [weight(table) for table in tables])
         self._add(purpose, self.releaser.release(chosen, purpose=purpose))
 
-    def effects(self) -> None:
-        """Count the table of each effect that is asked for, fine columns on groups of levels."""
+    def estimands(self) -> None:
+        """Count the tables of all that is asked for, fine columns on groups of levels."""
         laws = level_laws(self.frame, self.seen.value)
-        for purpose, effect, _ in effects_of(self.releaser.plan, self.spec, self.frame):
+        for purpose, _, look in estimand_looks(self.spec, self.frame):
             planned = self.releaser.plan.linked[purpose]
             assert isinstance(planned, OnView)
             stated = None if self.chosen is None else self.chosen.starts(purpose)
-            groups = effect_groups(planned.domain, self.frame, effect, laws, stated)
-            chosen = planned.choose([effect.columns], groups)
+            groups = look_groups(planned.domain, self.frame, look, laws, stated)
+            chosen = planned.choose([look.columns], groups)
             self._add(purpose, self.releaser.release(chosen, purpose=purpose))
 
     def search(self) -> VisitArrows:
@@ -264,22 +264,20 @@ def level_laws(frame: VisitFrame, tables: Tables) -> dict[str, tuple[ColumnDomai
     return found
 
 
-def effect_groups(
+def look_groups(
     domain: Domain,
     frame: VisitFrame,
-    effect: MeasuredEffect,
+    look: Look,
     laws: Mapping[str, tuple[ColumnDomain, Probabilities]],
     stated: Mapping[str, Starts] | None = None,
 ) -> LevelGroups:
-    """Groups of the levels of fine columns in the table of an effect, by the `level_laws`, or as
+    """Groups of the levels of fine columns in the table of an estimand, by the `level_laws`, or as
     `stated` where rounding decides.
     """
-    starts = dict[str, Starts]()
-    for i, name in enumerate(effect.columns):
+    starts = dict(look.starts)
+    for name, groups in look.groups.items():
         column, law = laws[bare(frame, name)]
-        few, groups = SETTINGS.few_bins, SETTINGS.groups
-        if i > 1:  # adjusted for
-            few = groups = SETTINGS.strata
+        few = groups if groups == SETTINGS.strata else SETTINGS.few_bins
         if column.ranged and len(column.edges) > few:
             own = starts_of(column, law, groups=groups, stated=(stated or {}).get(name))
             starts[name] = tuple(s for s in own if s < domain[name].levels)

@@ -32,10 +32,14 @@ class VisitSettings:
     """Up to so many bins stay as they are."""
     strata: int = 6
     """About so many groups of levels, of a fine column that an effect is adjusted for."""
+    numbers: int = 32
+    """About so many groups of the levels of a number that is clipped."""
     max_cells: int = 100_000
     """Of a table that an effect is measured by."""
     hopeless: float = 0.25
     """Deviation of an effect's noise, in spans of the outcome, from which on nothing is learned."""
+    plays: int = 10
+    """How often a plan plays estimands."""
     start: int = 24_000
     """Rows that the laws of steps are first fitted on."""
     fitted: int = 12_000

@@ -15,13 +15,14 @@ from synthdp.data.visits import OUTER, PERSONS, SECOND, STEPS, VisitFrame
 from synthdp.errors import BudgetError
 from synthdp.model.visits.effects import MeasuredEffect, measured_effect
 from synthdp.model.visits.laws import SETTINGS
+from synthdp.model.visits.questions import Look, MeasuredQuestion, measured_question
 from synthdp.privacy.calibration import calibrated, mu_of
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.mechanisms.views import OnView
 from synthdp.privacy.plan import ReleasePlan, estimand_purpose
 from synthdp.privacy.table import Columns
 from synthdp.spec.expressions.parsed import Node
-from synthdp.spec.model.linked import LinkedSpec
+from synthdp.spec.model.linked import LinkedQuestion, LinkedSpec
 
 Arrows = Mapping[str, tuple[str, ...]]
 """Parents of each child, by their names in the views."""
@@ -188,39 +189,64 @@ def plan_linked(spec: LinkedSpec, frame: VisitFrame) -> ReleasePlan:
     else:
         tables = arrows_of(spec, frame).tables(frame)
         planned = {name: look for name, look in looks.items() if tables.get(name, True)}
-    for i, estimand in enumerate(spec.estimands):
-        rows = measured_effect(spec, frame, estimand).rows
-        of = mu(shares.estimands, 1 / len(spec.estimands))
-        planned[estimand_purpose(str(i + 1))] = pairs(rows.view, of, rows.most)
+    for purpose, _, look in estimand_looks(spec, frame):
+        of = mu(shares.estimands, look.part / len(spec.estimands))
+        planned[purpose] = pairs(look.view, of, look.rows)
     rough = ReleasePlan(privacy.epsilon, privacy.delta, privacy.adjacency, 1, linked=planned)
     plan = calibrated(rough)
-    check_effects(plan, spec, frame)
+    check_estimands(plan, spec, frame)
     return plan
 
 
-def effects_of(
-    plan: ReleasePlan, spec: LinkedSpec, frame: VisitFrame
-) -> Iterator[tuple[str, MeasuredEffect, float]]:
-    """The purpose of each estimand, what it is measured by, and the noise of a cell."""
-    for i, estimand in enumerate(spec.estimands):
-        look = plan.linked[purpose := estimand_purpose(str(i + 1))]
-        assert isinstance(look, OnView)
-        yield purpose, measured_effect(spec, frame, estimand), look.inner.noise_multiplier
+Measured = MeasuredEffect | MeasuredQuestion
+"""What an estimand is measured by."""
 
 
-def check_effects(plan: ReleasePlan, spec: LinkedSpec, frame: VisitFrame) -> None:
-    """Refuse effects whose tables are too large, or that noise would drown (`BudgetError`)."""
-    persons = spec.dataset.persons.rows.value
-    for purpose, asked, sigma in effects_of(plan, spec, frame):
-        names = (asked.rows.treatment, asked.rows.outcome, *asked.adjusted)
-        cells, noise = math.prod(asked.sizes(frame)), asked.noise(frame, persons, sigma)
+def measured_estimands(spec: LinkedSpec, frame: VisitFrame) -> tuple[Measured, ...]:
+    """What each estimand is measured by.
+
+    Raises:
+        OutputError: the graph does not identify an effect, or a question cannot be read.
+    """
+    return tuple(
+        measured_question(spec, frame, estimand)
+        if isinstance(estimand, LinkedQuestion)
+        else measured_effect(spec, frame, estimand)
+        for estimand in spec.estimands
+    )
+
+
+def estimand_looks(spec: LinkedSpec, frame: VisitFrame) -> Iterator[tuple[str, Measured, Look]]:
+    """The purpose of each look at rows for an estimand, what it is for, and what is counted."""
+    for i, measured in enumerate(measured_estimands(spec, frame)):
+        for look in measured.looks:
+            yield estimand_purpose(f"{i + 1}{look.name}"), measured, look
+
+
+def check_estimands(plan: ReleasePlan, spec: LinkedSpec, frame: VisitFrame) -> None:
+    """Refuse what has too large a table, or would be drowned by noise (`BudgetError`)."""
+    persons = spec.dataset.persons.rows.value * (1 - spec.evaluation.held_out)
+    for purpose, asked, look in estimand_looks(spec, frame):
+        planned = plan.linked[purpose]
+        assert isinstance(planned, OnView)
+        # As much noise as of one look for all of the estimand.
+        sigma = planned.inner.noise_multiplier / math.sqrt(1 if look.name else look.part)
+        if isinstance(asked, MeasuredQuestion):
+            names, what = asked.query.columns, "a share of a group"
+            cells, noise = asked.cells(names), asked.noise(persons, sigma)
+        else:
+            names, what = (asked.rows.treatment, asked.rows.outcome, *asked.adjusted), "the effect"
+            cells, noise = math.prod(asked.sizes(frame)), asked.noise(frame, persons, sigma)
         if cells > SETTINGS.max_cells or noise > SETTINGS.hopeless:
-            why = f"noise would move the effect by {noise:.0%} of its span even at best"
+            why = f"noise would move {what} by {noise:.0%} of its span even at best"
             if cells > SETTINGS.max_cells:
                 why = f"at most {SETTINGS.max_cells:,} are measured"
+            less = "ask of fewer columns, with conditions in place of numbers"
+            if isinstance(asked, MeasuredEffect):
+                less = "adjust for fewer columns, if the graph allows it"
             raise BudgetError(
                 f"{purpose}: a table of {', '.join(names)} has {cells:,} cells, and {why}; nothing"
                 " was read or spent",
-                hint="adjust for fewer columns, if the graph allows it, declare fewer levels, ask"
-                " of one visit by its number, or raise privacy.shares.estimands",
+                hint=f"{less}, declare fewer levels, ask of one visit by its number, or raise"
+                " privacy.shares.estimands",
             )

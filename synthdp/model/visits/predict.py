@@ -24,7 +24,6 @@ import numpy as np
 from synthdp.data.visits import VisitFrame
 from synthdp.graph.predict import SETTINGS as PREDICT
 from synthdp.graph.predict import PairTables, SmoothPair
-from synthdp.model.visits.effects import measured_effect
 from synthdp.model.visits.laws import SETTINGS
 from synthdp.model.visits.planning import (
     PERSON_PAIRS,
@@ -32,8 +31,8 @@ from synthdp.model.visits.planning import (
     VISIT_PAIRS,
     VisitArrows,
     arrows_of,
+    estimand_looks,
 )
-from synthdp.privacy.plan import estimand_purpose
 from synthdp.privacy.table import Columns
 from synthdp.spec.model.linked import LinkedSpec
 
@@ -119,10 +118,7 @@ def stand_in_pairs(spec: LinkedSpec, frame: VisitFrame) -> dict[str, list[Column
     """The tables of several columns of each look; of mode predict, which chooses later, some that
     stand for them: a column's own past, and persons.
     """
-    paid = {
-        estimand_purpose(str(i + 1)): [measured_effect(spec, frame, estimand).columns]
-        for i, estimand in enumerate(spec.estimands)
-    }
+    paid = {purpose: [look.columns] for purpose, _, look in estimand_looks(spec, frame)}
     if spec.graph.mode != "predict":
         return arrows_of(spec, frame).tables(frame) | paid
     people = frame.modelled.names

@@ -30,7 +30,8 @@ HEADINGS: dict[str, tuple[str, Bounds]] = {
 @dataclass(frozen=True, kw_only=True)
 class VisitJudgement:
     """What the page shows: `facts` of the certificate, the public scores, and what was found on
-    real persons, or the kind of the error that kept it from being found.
+    real persons, or the kind of the error that kept it from being found. `held_out` is the chance
+    of a person to be kept out of the release.
     """
 
     facts: Mapping[str, Any]
@@ -38,6 +39,14 @@ class VisitJudgement:
     scores: Sequence[VisitScore]
     found: RealFigures | None
     absent: str = ""
+    held_out: float = 0.0
+
+    @property
+    def others(self) -> tuple[str, str]:
+        """What real persons' own figures are of, and what their trees learnt on."""
+        if self.held_out:
+            return "the persons held out from the others", "the persons that were not held out"
+        return "one half of the real persons from the other", "the other half of the real persons"
 
 
 def write_internal_visits(folder: Path, content: VisitJudgement) -> Path:
@@ -77,7 +86,7 @@ def cards(content: VisitJudgement) -> Iterator[Verdict]:
         state = bounds.state(value)
         state = "good" if state == "fair" and value <= other else state
         text = "mean total variation from the real persons that the release was made of"
-        floor = f"one half of the real persons from the other: {number(other)}"
+        floor = f"{content.others[0]}: {number(other)}"
         yield Verdict(heading, number(value), text, state, floor)
     value, other = found.apart
     card = told_apart(value, value, value, floor=other)
@@ -92,7 +101,7 @@ def cards(content: VisitJudgement) -> Iterator[Verdict]:
         value, real = both
         lost = (real - value) / max(real - 0.5, 1e-9)
         state = verdicts.LOST.state(lost) if real >= verdicts.LEARNABLE else "unknown"
-        floor = f"learnt on the other half of the real persons: {real:.3f}"
+        floor = f"learnt on {content.others[1]}: {real:.3f}"
         yield Verdict(heading, f"{value:.3f}", text, state, floor)
 
 

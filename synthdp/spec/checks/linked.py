@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import graphlib
 import itertools
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,10 +15,27 @@ from synthdp.spec.checks.checks import traps
 from synthdp.spec.checks.columns import is_id
 from synthdp.spec.expressions.parsed import ALLOWED_RULES, Node, parse_arrow, parse_node, parse_rule
 from synthdp.spec.load.wording import Loc, SpecMistake, nearest, stated
-from synthdp.spec.model import Boolean, Dataset, IdUnit, Integer, Ordinal, Privacy, ReleaseSpec
+from synthdp.spec.model import (
+    Boolean,
+    Dataset,
+    IdUnit,
+    Integer,
+    Number,
+    Ordinal,
+    Privacy,
+    ReleaseSpec,
+)
 from synthdp.spec.model.columns import Datetime, derived_of
 from synthdp.spec.model.fields import MOST
-from synthdp.spec.model.linked import CLOCKS, NOT_COVERED, ONE_STEP, PERSON, STEPS, LinkedSpec
+from synthdp.spec.model.linked import (
+    CLOCKS,
+    NOT_COVERED,
+    ONE_STEP,
+    PERSON,
+    STEPS,
+    LinkedQuestion,
+    LinkedSpec,
+)
 from synthdp.spec.model.rules import linked_engine
 
 ONE_TABLE = (
@@ -555,6 +573,11 @@ def _estimands(spec: LinkedSpec) -> Iterator[SpecMistake]:
     known = {persons: people, visits: [n.column for n in spec.nodes() if n.number]}
     for i, estimand in enumerate(spec.estimands):
         where = ("estimands", i)
+        if isinstance(estimand, LinkedQuestion):  # read where the rows that it is of are known
+            if estimand.clip and not re.match(r"\s*mean\b", estimand.ask):
+                yield SpecMistake((*where, "clip"), "only a mean is clipped", "delete it")
+            yield from _ends_of(where, estimand.clip)
+            continue
         named = [("treatment", estimand.treatment, estimand.reference)]
         named += [("outcome", estimand.outcome, estimand.level)]
         found = list[SpecMistake]()
@@ -578,10 +601,29 @@ def _estimands(spec: LinkedSpec) -> Iterator[SpecMistake]:
             message = f"the effect of {named[0][1]} on {named[1][1]} is not one of a single step"
             hint = f"{visits}.x on {visits}.y or {visits}[+1].y; {visits}[1].x on {visits}[2].y"
             found.append(SpecMistake((*where, "outcome"), f"{message} forward", hint))
+        if not found and estimand.clip is not None:
+            column = spec.columns[parse_node(estimand.outcome).table].get(
+                parse_node(estimand.outcome).column
+            )
+            if not isinstance(column, Integer | Number):
+                message = f"{estimand.outcome} holds no numbers that could end"
+                found.append(SpecMistake((*where, "clip"), message, "delete it"))
+            found += _ends_of(where, estimand.clip)
+        most = spec.dataset.visits.at_most - 1
+        if not found and estimand.steps > 1 and (places != ("", "[+1]") or estimand.steps > most):
+            message = f"several steps are of {visits}.x on {visits}[+1].y, {most} at most"
+            found.append(SpecMistake((*where, "steps"), message, "ask of one step"))
         if spec.graph.mode != "given" and estimand.adjust is None:
             message = f"graph mode {spec.graph.mode} declares no causes to adjust for"
             found.append(SpecMistake(where, message, f"say it, e.g. adjust: [{visits}.x]"))
         yield from found
+
+
+def _ends_of(where: Loc, clip: Collection[float] | None) -> Iterator[SpecMistake]:
+    low, high = clip or (0.0, 1.0)
+    if not low < high:
+        message = f"got {low:g} to {high:g}; the first end lies below the second"
+        yield SpecMistake((*where, "clip"), message, "turn them round")
 
 
 def _at(spec: LinkedSpec, node: Node) -> str:

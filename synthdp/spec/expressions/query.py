@@ -53,7 +53,8 @@ class Query:
     `condition` is of a share or a count (None counts all rows), `column` of the other statistics,
     `other` the second column of a correlation, and `weight` how often a row counts. `columns` are
     all that the question reads, in the spec's order. `constants` are the numbers that its
-    conditions compare with, dates in days since 1970.
+    conditions compare with, dates in days since 1970. `clip` is where the numbers of a mean end, if
+    they are cut.
     """
 
     text: str
@@ -67,6 +68,7 @@ class Query:
     by: tuple[str, ...] = ()
     constants: tuple[float, ...] = ()
     weight: str | None = None
+    clip: tuple[float, ...] | None = None
 
     @property
     def numbers(self) -> tuple[str, ...]:

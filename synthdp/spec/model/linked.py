@@ -41,8 +41,19 @@ from synthdp.spec.model.dataset import (
     SqlSource,
     Tracking,
 )
-from synthdp.spec.model.evaluation import Attacks, Gate, MembershipAttack
-from synthdp.spec.model.fields import AS_TEXT, Flag, Model, Name, Slug, Whole, key, unique, wrong
+from synthdp.spec.model.evaluation import Attacks, Clip, Gate, MembershipAttack
+from synthdp.spec.model.fields import (
+    AS_TEXT,
+    Flag,
+    Model,
+    Name,
+    Real,
+    Slug,
+    Whole,
+    key,
+    unique,
+    wrong,
+)
 from synthdp.spec.model.graph import CAP, LEDGER, Budget, Cap, Part, Parts
 
 NOT_COVERED = (
@@ -344,6 +355,11 @@ class LinkedEvaluation(Model):
     """How the result is judged on real persons, for the steward."""
 
     enabled: Flag = key("whether to judge at all", False, default=True)
+    holdout: Annotated[Real, Field(ge=0, lt=0.9), Unit("probability")] = key(
+        "chance of a person, with all visits, to be kept out of every look, for tests",
+        0.1,
+        default=0.0,
+    )
     targets: Annotated[
         tuple[Annotated[str, AfterValidator(_target)], ...], AfterValidator(unique)
     ] = key(
@@ -351,6 +367,11 @@ class LinkedEvaluation(Model):
         ["visits[+1].admitted"],
         default=(),
     )
+
+    @property
+    def held_out(self) -> float:
+        """The chance of each person to be kept out: none is where nothing is judged."""
+        return self.holdout if self.enabled else 0.0
 
 
 VisitMetric = Literal["tv_persons_dp", "tv_counts_dp", "tv_first_dp", "tv_last_dp", "tv_steps_dp"]
@@ -421,6 +442,37 @@ class LinkedEffect(Model):
         "0",
         default=None,
     )
+    clip: Clip | None = key(
+        "where the numbers of an outcome end, which are then counted in its own levels, if they are"
+        " few; default: they are counted in about a dozen groups",
+        [100, 160],
+        default=None,
+    )
+    steps: Annotated[Whole, Field(ge=1, le=12), Unit("visits")] = key(
+        "at how many visits in a row the treatment is set, any visit and those that follow; the"
+        " outcome, visits[+1].y, is then at the visit after the last of them",
+        3,
+        default=1,
+    )
+
+
+class LinkedQuestion(Model):
+    """A question of `synthdp answer`, by a table of its own columns: where these stand says whether
+    each person counts once, or each visit.
+    """
+
+    kind: Literal["question"] = key("a question", "question")
+    ask: Annotated[str, Field(min_length=1, max_length=1000)] = key(
+        "share(CONDITION), count(CONDITION), mean(COLUMN) or quantile(COLUMN, P), perhaps `where"
+        " CONDITION`, perhaps `by COLUMN, COLUMN`",
+        "share(visits.stage == '3') by visits[later].number",
+    )
+    clip: Clip | None = key(
+        "of a mean: where its numbers end; default: the column's bounds", [100, 160], default=None
+    )
+
+
+LinkedEstimand = Annotated[LinkedEffect | LinkedQuestion, Field(discriminator="kind")]
 
 
 class LinkedSampling(Model):
@@ -470,8 +522,9 @@ class LinkedSpec(Model):
         {"mode": "given", "edges": ["visits[-1].stage, persons.sex -> visits.stage"]},
         default=LinkedGraph(mode="none"),
     )
-    estimands: Annotated[tuple[LinkedEffect, ...], Field(max_length=20)] = key(
-        "effects that are measured on their own, each for an equal part of their share",
+    estimands: Annotated[tuple[LinkedEstimand, ...], Field(max_length=20)] = key(
+        "effects and questions that are measured on their own, each for an equal part of their"
+        " share",
         [
             {
                 "kind": "effect",

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import synthdp
 from synthdp.bundle.linked import LinkedBundle
-from synthdp.data.visits import STEPS, Views
+from synthdp.data.visits import PERSONS, STEPS, Views
 from synthdp.evaluate import real_visits
 from synthdp.evaluate.real_visits import RealFigures, real_figures
-from tests.release.linked.conftest import problems, run, write_spec
+from synthdp.release.linked import planned_linked
+from tests.release.linked.conftest import problems, run, spec_at, write_spec
 
 pytestmark = pytest.mark.check
 
@@ -89,3 +91,35 @@ def test_mlflow_gets_the_figures_under_names_of_their_own(ward: Path) -> None:
     note = tracked.data.tags["mlflow.note.content"]
     private, real = note.split("internal: real rows without noise")
     assert "| tv_steps_dp |" in private and "| tv_steps |" in real
+
+
+def test_trees_are_tested_on_those_who_are_held_out(made: Path) -> None:
+    b, rng = LinkedBundle.stated(made), np.random.default_rng(4)
+    persons = len(b.views.owners[PERSONS])
+    out = rng.random(persons) < 0.4
+    spoiled = {n: codes.copy() for n, codes in b.views.codes.items()}
+    at = b.frame.views[STEPS].index(b.frame.now("stage"))
+    there = out[b.views.owners[STEPS]]
+    spoiled[STEPS][there, at] = rng.integers(0, 3, there.sum())
+    real = Views(spoiled, b.views.owners)
+    found = real_figures(
+        *(b.frame, b.groups, real, b.views, ("stays[+1].stage",)), rng=rng, held_out=out
+    )
+    assert found.distances["steps"][1] > 0.1 and found.distances["first"][0] < 0.06
+    assert found.apart[1] > 0.6 and (found.learnt["stays[+1].stage"] or (1, 1))[1] < 0.65
+
+
+def test_persons_are_held_out_of_a_release_and_counted_by_it(ward: Path) -> None:
+    held = {"evaluation": {"enabled": True, "holdout": 0.3, "targets": ["stays[+1].stage"]}}
+    done = run(write_spec(ward.parent, held))
+    assert not problems(done.bundle) and done.report is not None
+    assert "A coin held out 30% of the persons" in done.report.read_text()
+    assert "the persons held out from the others" in done.report.read_text()
+    bundle = synthdp.Bundle(done.bundle)
+    found = bundle.answer("count(patients.sex == 'F')")
+    low, high = found.interval or (0, 0)
+    assert float(low) < 150 < float(high) and found.estimate is not None
+    assert "the tables count the 70% that coins left" in " ".join(found.about)
+    plain = planned_linked(spec_at(path := write_spec(ward.parent)), path)[0]["score_noise"]
+    fewer = planned_linked(spec_at(path := write_spec(ward.parent, held)), path)[0]["score_noise"]
+    assert fewer["tv_persons_dp"] == pytest.approx(plain["tv_persons_dp"] / 0.7, rel=0.1)

@@ -18,7 +18,8 @@ from synthdp.data.visits import VisitFrame
 from synthdp.errors import SpecError, SynthdpError, VerifyError
 from synthdp.inference.answer import Answer, questions_of
 from synthdp.inference.visits import VisitQuestions
-from synthdp.model.visits.planning import effects_of, plan_linked
+from synthdp.model.visits.effects import MeasuredEffect
+from synthdp.model.visits.planning import estimand_looks
 from synthdp.release.linked_plan import planned_linked
 from synthdp.spec.load.loader import linked_in
 from synthdp.verify.checks import verify_bundle
@@ -178,15 +179,18 @@ def in_guide(language: str) -> list[str]:
     return found
 
 
-def test_the_guide_has_a_spec_that_is_valid() -> None:
+def test_the_guide_has_a_spec_that_is_valid(tmp_path: Path) -> None:
     text, more = in_guide("yaml")
     spec = linked_in(text, path="hospital.yaml")
     assert spec is not None and spec.dataset.visits.at_most == 12
     spec = linked_in(re.sub(r"^privacy:.*\n", more, text, flags=re.MULTILINE), path="hospital.yaml")
     assert spec is not None
     frame = VisitFrame.from_spec(spec)
-    ((_, effect, _),) = effects_of(plan_linked(spec, frame), spec, frame)
-    assert effect.adjusted == ("patients.smoker", "stays.stage")
+    effects = [e for _, e, _ in estimand_looks(spec, frame) if isinstance(e, MeasuredEffect)]
+    assert effects[0].adjusted == ("patients.smoker", "stays.stage")
+    assert effects[1].adjusted == ("stays.stage", "patients.smoker") and effects[1].steps == 3
+    played = planned_linked(spec, tmp_path / "hospital.yaml")[0]["estimands"]
+    assert len(played) == 4 and max(e["refused"] for e in played) < 0.5
 
 
 @pytest.mark.check
