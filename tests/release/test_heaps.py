@@ -69,8 +69,6 @@ def test_the_look_is_planned_charged_and_certified(made: Path) -> None:
     (planned,) = (p for p in facts["planned"] if p["purpose"] == "heaps")
     assert "thresholded_gaussian" in json.dumps(planned["event"])
     assert "on numbers that occur" in planned["mechanism"]
-    joint = {g["size"]: g["joint_epsilon"] for g in facts["groups"]}
-    assert joint[2] < 2.3 * joint[1], "the look can be widened to groups"
 
 
 SPOILED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
