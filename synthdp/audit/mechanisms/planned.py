@@ -219,5 +219,5 @@ def signed_products(
 
 def of_keys(domain: Domain) -> dict[str, Reading]:
     """Columns whose values may be told, each with how they are read: all but dates."""
-    numbers: dict[str, Reading] = dict.fromkeys(domain.numbers, "number")
-    return {c.name: "text" for c in domain.columns if not c.ranged} | numbers
+    found: dict[str, Reading] = {c.name: "text" for c in domain.columns if not c.ranged}
+    return found | dict.fromkeys(domain.numbers, "number")
