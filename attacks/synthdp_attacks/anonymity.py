@@ -48,9 +48,6 @@ from synthdp_attacks.threat import (
 # cuts off at 0 and 1, which hides a control that is *more* successful; we do neither.
 
 
-ENOUGH_GUESSES = 100
-
-
 @dataclass(frozen=True)
 class Trials:
     """Right guesses of all guesses."""
@@ -106,10 +103,8 @@ def risk_of(
         clopper_pearson(t.right, t.guesses, confidence=confidence) for t in (attack, control, naive)
     ]
     warnings = []
-    if (fewest := min(attack.guesses, control.guesses)) < ENOUGH_GUESSES:
-        warnings.append(
-            f"{fewest} guesses are few: about {ENOUGH_GUESSES} are needed for a stable result"
-        )
+    if (fewest := min(attack.guesses, control.guesses)) < (enough := 100):
+        warnings.append(f"{fewest} guesses are few: about {enough} are needed for a stable result")
     counts = Counts(attack.right, attack.guesses, naive.right, naive.guesses)
     beats_naive = advantage(counts, confidence=confidence).lower > 0
     if not beats_naive:

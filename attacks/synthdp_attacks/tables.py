@@ -144,7 +144,6 @@ def _some(tables: Sequence[NoisyCounts]) -> None:
 
 
 NAME = ("tables", "exact_ratio")
-MINIMUM_RELEASES = 4
 
 Measurer = Callable[[Codes], Sequence[NoisyCounts]]
 
@@ -169,10 +168,9 @@ def attack_tables(
     Raises:
         AttackError: too few releases, or no noisy tables.
     """
-    if releases < MINIMUM_RELEASES:
+    if releases < (least := 4):
         raise AttackError(
-            f"releases={releases}; at least {MINIMUM_RELEASES} of each world are needed, and 1000"
-            " to say much"
+            f"releases={releases}; at least {least} of each world are needed, and 1000 to say much"
         )
     ratio = two_worlds_ratio(outside, inside)
     scores = np.empty((releases, 2))

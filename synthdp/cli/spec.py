@@ -280,9 +280,6 @@ def _preview(out: Path, text: str, *, as_json: bool) -> None:
     say(f"wrote {out}; {todo}", err=True)
 
 
-MAX_LABELS = 8  # of a column, in text
-
-
 def columns_text(facts: Sequence[dict[str, Any]]) -> str:
     """The levels that a spec gives each column, as text; of many the first and the last."""
     from synthdp.api.text import Rows, render
@@ -290,8 +287,8 @@ def columns_text(facts: Sequence[dict[str, Any]]) -> str:
     rows = []
     for column in facts:
         labels = column["labels"]
-        if len(labels) > MAX_LABELS:
-            labels = [*labels[: MAX_LABELS - 4], "...", *labels[-3:]]
+        if len(labels) > 8:
+            labels = [*labels[:4], "...", *labels[-3:]]
         rows.append((column["column"], column["type"], f"{column['levels']}", " | ".join(labels)))
     return render(
         Rows(["column", "type", "levels", ""], rows, numbers=[2]),

@@ -25,7 +25,6 @@ from synthdp.spec.model import ReleaseSpec
 if TYPE_CHECKING:
     from synthdp.ledger.ledger import Ledger
 
-MAX_LISTED = 100
 LEDGER = "privacy/ledger.json"
 
 
@@ -37,12 +36,13 @@ def check_published(ledger: Sequence[Entry], bundle: Path) -> int:
     """
     published, kept = published_entries(bundle), {e.seq for e in ledger}
     if lost := missing(published, ledger):
+        most = 100  # rows that are listed
         lines = [
             f"row {e.seq} (run {e.run}, {e.kind})"
             f" {'is not the one that was published' if e.seq in kept else 'is gone'}"
-            for e in lost[:MAX_LISTED]
+            for e in lost[:most]
         ]
-        lines += [f"and {len(lost) - MAX_LISTED} more"] if len(lost) > MAX_LISTED else []
+        lines += [f"and {len(lost) - most} more"] if len(lost) > most else []
         raise VerifyError(
             f"the ledger was tampered with: {bundle} published entries that it does not hold",
             hint="restore the ledger from a backup: what it says is left is not what is left",
