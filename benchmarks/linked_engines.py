@@ -9,15 +9,12 @@ each in a process of its own on two threads. Told are seconds of the whole relea
 stages that read the files and count views of them; CPU seconds of the process, and the most memory
 that it held, libraries included. Engine `sql` needs `--address` of a PostgreSQL server of this
 machine and a superuser: both tables are copied there, and the server's CPU seconds are told, too.
-`rows` is a digest of all rows of all views, whatever their order: engines that have the same one
-have the same counts of every table. Rows of results/linked_engines.csv that are not measured anew
-stay.
+Rows of results/linked_engines.csv that are not measured anew stay.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import resource
@@ -135,35 +132,10 @@ def _write(folder: Path, columns: dict[str, Any]) -> None:
         pq.write_table(pa.table(cut), folder / f"{at:04d}.parquet")
 
 
-def digest(views: dict[str, Any]) -> str:
-    """Of the rows of all views: a sum of a hash of each."""
-    rng, sums = np.random.default_rng(11), list[int]()
-    for _, view in sorted(views.items()):
-        weights = rng.integers(1, 1 << 63, view.codes.shape[1], dtype=np.uint64) * 2 + 1
-        total = np.uint64(0)
-        for start in range(0, len(view.codes), 1 << 18):
-            mixed = view.codes[start : start + (1 << 18)].astype(np.uint64) @ weights
-            for shift in (30, 27, 31):
-                mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(0xBF58476D1CE4E5B9)
-            total += mixed.sum(dtype=np.uint64)
-        sums += [len(view.codes), int(total)]
-    return hashlib.sha256(str(sums).encode()).hexdigest()[:16]
-
-
 def run_here(folder: Path) -> dict[str, Any]:
     """A release of the spec in a folder, in this process."""
     import synthdp
-    from synthdp.privacy.private import _KERNEL_KEY
-    from synthdp.release import linked
 
-    read, seen = vars(linked)["read_linked"], list[str]()
-
-    def read_linked(*what: Any, **how: Any) -> Any:
-        sealed = read(*what, **how)
-        seen.append(digest(dict(sealed.unseal(key=_KERNEL_KEY).views)))
-        return sealed
-
-    vars(linked)["read_linked"] = read_linked
     done = synthdp.Spec.load(folder / "spec.yaml").release(out=folder / "out")
     used = resource.getrusage(resource.RUSAGE_SELF)
     stages = {
@@ -173,7 +145,7 @@ def run_here(folder: Path) -> dict[str, Any]:
         "cpu_seconds": used.ru_utime + used.ru_stime,
     }
     told: dict[str, Any] = {name: round(value, 1) for name, value in stages.items()}
-    return told | {"peak_mb": round(peak_mb()), "rows": seen[0]}
+    return told | {"peak_mb": round(peak_mb())}
 
 
 def measure(persons: int, engines: list[str], address: str) -> list[dict[str, Any]]:
@@ -231,7 +203,7 @@ def main() -> None:
         new = measure(persons, options.engines, options.address)
         done = {(row["persons"], row["engine"]) for row in new}
         held = [row for row in held if (row["persons"], row["engine"]) not in done] + new
-    columns = ["persons", "visits", "engine", *FIGURES, "rows"]
+    columns = ["persons", "visits", "engine", *FIGURES]
     pd.DataFrame(held, columns=columns).sort_values("persons", kind="stable").to_csv(
         TABLE, index=False
     )

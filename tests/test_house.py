@@ -13,7 +13,7 @@ pytestmark = pytest.mark.check
 
 
 MOST = {
-    "lines of the product": 87_790,
+    "lines of the product": 87_792,
     "files": 311,
     "decisions per 100 lines of code": 27.0,
     "imports, % of lines": 7.1,

@@ -66,9 +66,10 @@ def write_csv_blocks(
     blocks: Iterable[pd.DataFrame], columns: Mapping[str, Column], file: IO[str]
 ) -> None:
     """The same into an open file, block by block."""
-    file.write(",".join(map(_csv_field, columns)) + "\n")
-    for block in blocks:
-        file.write(csv_lines(as_written(block, columns)))
+    head = ",".join(map(_csv_field, columns)) + "\n"
+    for block in blocks:  # nothing is written before there are rows
+        file.write(head + csv_lines(as_written(block, columns)))
+        head = ""
 
 
 def csv_lines(frame: pd.DataFrame) -> str:

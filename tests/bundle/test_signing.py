@@ -586,6 +586,7 @@ class TestProgram:
             synthesizer=content.model,
             tables=content.tables,
             graph=Names(released=None, graph=content.graph, report=None),
+            heaps=None,
         )
         assert verify_bundle(
             publish(job, fitted, content.synthetic, force=False), key=keys[1]

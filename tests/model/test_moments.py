@@ -75,10 +75,13 @@ def test_moments_are_measured_by_default_where_noise_leaves_something_of_them(
 def test_they_cost_the_tables_about_a_hundredth() -> None:
     shares = {"measure": 0.4, "graph": 0.6, "train": 0.0}
     without = spec_of(privacy={"epsilon": 1.0, "delta": 1e-5, "shares": shares})
-    plans = [plan_for(s, Domain.from_spec(s.columns)) for s in (without, spec_of())]
-    first, second = (plan.measure.sigma if plan.measure else 0.0 for plan in plans)
+    own = {n: 0.9 * part for n, part in shares.items()} | {"moments": 0.1}
+    beside = spec_of(privacy={"epsilon": 1.0, "delta": 1e-5, "shares": own})
+    plans = [plan_for(s, Domain.from_spec(s.columns)) for s in (without, beside, spec_of())]
+    first, second, third = (plan.measure.sigma if plan.measure else 0.0 for plan in plans)
     assert plans[0].moments is None and plans[1].moments is not None
     assert second / first == pytest.approx(1.011, abs=0.004)
+    assert plans[2].heaps and third / first == pytest.approx(1.038, abs=0.004), "with heaps, too"
 
 
 @pytest.mark.parametrize(

@@ -339,7 +339,20 @@ def per_unit(spec: ReleaseSpec) -> int:
     shares = {c.name: np.full(c.levels, 900 / c.levels) for c in domain.columns}
     tables = [NoisyTable((name,), counts, 1.0) for name, counts in shares.items()]
     law = LevelLaw.of_tables(tables, domain)
-    return copies._posterior(Path(), spec, law, (domain.names[0],)).per_unit
+    told = list[int]()
+
+    def noted(*_: Any, per_unit: int) -> Any:
+        told.append(per_unit)
+        raise InterruptedError
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, answer in (("is_linked", False), ("load_spec", spec), ("level_law", law)):
+            patch.setattr(copies, name, lambda *_, answer=answer, **__: answer)
+        patch.setattr(copies, "check_sums", lambda *_: None)
+        patch.setattr(copies, "posterior_of", noted)
+        with pytest.raises(InterruptedError):
+            copies.copies_of(Path(), 2, columns=[domain.names[0]])
+    return told[0]
 
 
 def noises(spec: ReleaseSpec) -> dict[str, float]:

@@ -64,7 +64,7 @@ def test_a_budget_gives_what_a_spec_of_it_would(sections: dict[str, Any]) -> Non
 
 def test_fine_bins_are_those_of_each_budget() -> None:
     few, many = (
-        option["quality"]["columns"][1] for option in what_if(text_of(**PREDICT), [0.05, 4])
+        option["quality"]["columns"][1] for option in what_if(text_of(**PREDICT), [0.01, 4])
     )
     assert few["levels"] < many["levels"]
 

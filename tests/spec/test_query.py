@@ -11,8 +11,8 @@ from tests.inference.conftest import spec_with
 
 FORM = (
     "the form is share(CONDITION), count(CONDITION), mean(COLUMN), sum(COLUMN), median(COLUMN),"
-    " quantile(COLUMN, P) or correlation(COLUMN, COLUMN), then perhaps `where CONDITION`, then"
-    " perhaps `by COLUMN, COLUMN`"
+    " quantile(COLUMN, P) or correlation(COLUMN, COLUMN), then perhaps `where CONDITION`,"
+    " `weighted by COLUMN` (of a share or a mean), `by COLUMN, COLUMN`"
 )
 
 

@@ -14,7 +14,7 @@ from synthdp.bundle.linked import LinkedBundle
 from synthdp.data.visits import PERSONS, STEPS, Views
 from synthdp.evaluate import real_visits
 from synthdp.evaluate.real_visits import RealFigures, real_figures
-from synthdp.release.linked import planned_linked
+from synthdp.release.linked_plan import planned_linked
 from tests.release.linked.conftest import problems, run, spec_at, write_spec
 
 pytestmark = pytest.mark.check

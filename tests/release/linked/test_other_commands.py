@@ -180,7 +180,7 @@ def in_guide(language: str) -> list[str]:
 
 
 def test_the_guide_has_a_spec_that_is_valid(tmp_path: Path) -> None:
-    text, more = in_guide("yaml")
+    text, _, more = in_guide("yaml")
     spec = linked_in(text, path="hospital.yaml")
     assert spec is not None and spec.dataset.visits.at_most == 12
     spec = linked_in(re.sub(r"^privacy:.*\n", more, text, flags=re.MULTILINE), path="hospital.yaml")

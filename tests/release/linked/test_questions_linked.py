@@ -14,7 +14,8 @@ import synthdp
 from synthdp.api.text import linked_plan_text
 from synthdp.cli.main import app
 from synthdp.errors import BudgetError
-from synthdp.release.linked import planned_linked, release_linked
+from synthdp.release.linked import release_linked
+from synthdp.release.linked_plan import planned_linked
 from synthdp.spec.load.loader import linked_in
 from synthdp.spec.model import LinkedSpec
 from synthdp.verify.checks import verify_bundle

@@ -111,6 +111,7 @@ def test_a_plan_reads_no_row(ward: Path) -> None:
 
 @pytest.mark.check
 def test_a_second_release_is_over_the_cap(ward: Path) -> None:
+    write_spec(ward.parent, {"privacy": {"cap": {"epsilon": 5.5, "delta": 1e-4}}})
     bundle = run(ward).bundle
     assert kinds(ward.parent) == ["cap", "reserve", *["charge"] * LOOKS, "settle"]
     before = [*kinds(ward.parent)]
