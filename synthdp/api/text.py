@@ -49,7 +49,8 @@ def render(*parts: object) -> str:
 def _ledger_line(ledger: Mapping[str, Any]) -> str:
     """What the ledger has before and after a release, its cap, and the rule that it goes by."""
     cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}, by {ledger['rule']}"
-    cap += " at the cap's delta" if "filter" in ledger["rule"] else ""
+    if "filter" in ledger["rule"]:
+        cap += f": all releases together, at the cap's delta of {ledger['cap_delta']:g}"
     return f"{ledger['spent_before']:.4g} spent before, {ledger['spent_after']:.4g} after, {cap}"
 
 
