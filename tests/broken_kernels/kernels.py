@@ -102,7 +102,7 @@ KERNELS = {
         NOISE,
         (("(_checked(sigma) / _checked(spacing))", "(_checked(sigma / 2) / _checked(spacing))"),),
         caught=("test_noise_has_its_scale_and_no_other[Lattice(sigma=30.0", "test_worst_case"),
-        place=r"[Ll]attice|test_audit_of_a_plan|test_worst_case.*\[gradients",
+        place=r"[Ll]attice|test_blocks_of_noise|test_audit_of_a_plan|test_worst_case.*\[gradients",
         says=r"(?i)lattice",
     ),
     "one stream for all blocks of noise on gradients": Broken(
