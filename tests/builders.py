@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthdp.bundle.audit_record import Audit, AuditRecord, DeclaredAttack, Membership
+from synthdp.bundle import Audit, AuditRecord, DeclaredAttack, Membership
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.spec.model import ReleaseSpec, Shares
 

@@ -16,6 +16,7 @@ report = attack_anonymity(synthetic, members, non_members, public=Public(sizes),
 rng=rng)
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -114,18 +115,26 @@ __all__ = [
     "tell_share",
     "two_worlds_ratio",
 ]
+HOMES = (
+    "threat",
+    "statistics",
+    "epsilon",
+    "codes",
+    "anonymity",
+    "fleet",
+    "game",
+    "membership",
+    "one_release",
+    "report",
+    "runners",
+    "tables",
+)
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """A name, of the module that has it: who asks for statistics imports no fleet."""
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from synthdp_attacks import codes, epsilon, statistics, threat
-
-        for home in (threat, statistics, epsilon, codes):
-            if hasattr(home, name):
-                return getattr(home, name)
-        from synthdp_attacks import anonymity, fleet, game, membership, one_release, report, tables
-
-        homes = (anonymity, fleet, game, membership, one_release, report, tables)
-        return next(getattr(home, name) for home in homes if hasattr(home, name))
+        """A public name, of the module that has it: who asks for statistics imports no fleet."""
+        for home in () if name.startswith("_") or name in HOMES else HOMES:
+            module = import_module(f"{__name__}.{home}")
+            if hasattr(module, name):
+                return getattr(module, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

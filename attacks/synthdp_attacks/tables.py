@@ -197,7 +197,7 @@ def two_worlds_ratio(outside: Codes, inside: Codes) -> Callable[[Sequence[NoisyC
         for table in tables:
             key = (table.columns, table.counts.shape)
             if key not in known:
-                known[key] = (_counted(outside, table), _counted(inside, table))
+                known[key] = (counted(outside, table), counted(inside, table))
             without, with_ = known[key]
             cells = np.flatnonzero(with_ != without)
             above = np.ravel(table.counts)[cells] - (with_ + without)[cells] / 2
@@ -207,7 +207,7 @@ def two_worlds_ratio(outside: Codes, inside: Codes) -> Callable[[Sequence[NoisyC
     return ratio
 
 
-def _counted(rows: Codes, table: NoisyCounts) -> FloatArray:
+def counted(rows: Codes, table: NoisyCounts) -> FloatArray:
     """Exact counts of all cells, flat."""
     shape, levels = table.counts.shape, table.levels(rows)
     own = levels[table.there(levels)].T.astype(np.int64)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from synthdp_attacks.membership import CLASSIFIERS
+from synthdp_attacks import CLASSIFIERS
 
 sys.path.insert(
     0, str(Path(__file__).parent)

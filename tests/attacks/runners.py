@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from synthdp_attacks.fleet import Work
-from synthdp_attacks.runners import Group, Job, WorkerDied
+from synthdp_attacks import Group, Job, Work, WorkerDied
 
 
 def squares(runs: Path, *, kills: Callable[[int, int], bool] = lambda index, run: False) -> Work:

@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthdp_attacks import AttackError, Bins, Public, decode, encode, public_of
-from synthdp_attacks.codes import Column
+from synthdp_attacks import AttackError, Bins, Column, Public, decode, encode, public_of
 
 COLUMNS: dict[str, Column] = {
     "age": Bins((0, 18, 65, 120)),

@@ -13,19 +13,22 @@ import pytest
 from planted_releases import PUBLIC, Trees, leaky, population
 from scipy.stats import binom
 
-from synthdp_attacks import AttackError, Public
-from synthdp_attacks.one_release import (
+from synthdp_attacks import (
     SCORES,
+    AttackError,
     CategoricalKernel,
+    Codes,
+    Counts,
+    Public,
     ShadowFreeReport,
     View,
+    advantage,
     attack_release,
     best_threshold,
     closest,
+    hamming,
     likeliest_bandwidth,
 )
-from synthdp_attacks.statistics import Counts, advantage
-from synthdp_attacks.threat import Codes, hamming
 
 
 def game(

@@ -9,8 +9,8 @@ import pytest
 from scipy.stats import binom, binomtest, norm
 from sklearn.metrics import roc_auc_score
 
-from synthdp_attacks import AttackError
-from synthdp_attacks.statistics import (
+from synthdp_attacks import (
+    AttackError,
     Counts,
     accuracy,
     advantage,

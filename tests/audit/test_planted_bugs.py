@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from synthdp.audit.mechanisms.calls import Pair, ReplayFinding, neighbours
-from synthdp.audit.mechanisms.replay import replay
+from synthdp.audit import Pair, ReplayFinding, neighbours, replay
 from synthdp.data.domain import Domain
 from synthdp.privacy.noise import Streams
 from tests.audit.planted.bugs import BUGS

@@ -13,7 +13,7 @@ import pytest
 
 from synthdp.audit.mechanisms import canaries as directions
 from synthdp.audit.mechanisms.canaries import HALF_NOISE, CurveClaim, Scores
-from synthdp.bundle.audit_record import Audit
+from synthdp.bundle import Audit
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.calibration import make_plan

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import look
 from benchmarks.pictures import PICTURES, RESULTS
-from synthdp.report.prose import template
+from synthdp.report import template
 
 BEFORE_DARK = template("_style.css.j2").render().split("@media")[0]
 

@@ -31,7 +31,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """
     from dataclasses import replace
 
-    from synthdp.report.internal.page import render
+    from synthdp.report import render
     from synthdp.report.public.page import render_public
 
     folder = tmp_path_factory.mktemp("pages")

@@ -19,8 +19,8 @@ import pytest
 from synthdp.privacy import plan
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.load.wording import up
+from synthdp.tracking import VIEW_COLUMNS
 from synthdp.tracking.server import USER, Pages, latest_runs, serving, store_of
-from synthdp.tracking.store import VIEW_COLUMNS
 from tests.release.conftest import Tiny
 
 pytestmark = pytest.mark.slow  # two releases, a server and a browser

@@ -23,7 +23,7 @@ from synthdp.ledger.entries import Decision, decision_of
 from synthdp.ledger.ledger import Lease, Ledger
 from synthdp.release.gates import red_lines
 from synthdp.sample.warehouse import write_table
-from synthdp.verify.at_hand import decided, digest_of
+from synthdp.verify import decided, digest_of
 from synthdp.verify.checks import inspect_bundle
 from tests.builders import audit_record, one_audit
 

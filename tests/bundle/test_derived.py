@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from synthdp.bundle import DEPLOYMENT
 from synthdp.bundle.content import Bundle
-from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.derived import DERIVED, FILES, PRIMARY
 from synthdp.files import SUMS
+from synthdp.verify import Reader
 from synthdp.verify.checks import CHECKS
-from synthdp.verify.reader import Reader
 from synthdp.verify.rewritten import rewritten
 
 

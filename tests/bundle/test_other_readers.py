@@ -27,13 +27,13 @@ from synthdp.bundle.table_files import (
     write_csv,
     write_parquet,
 )
+from synthdp.data import column_kind
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
-from synthdp.data.kinds import column_kind
 from synthdp.errors import SpecError
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import Datetime, ReleaseSpec
-from synthdp.verify.content import chunks, misfits_of
+from synthdp.verify import chunks, misfits_of
 from tests.builders import skeleton
 
 ROWS = 12

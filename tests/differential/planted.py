@@ -22,8 +22,7 @@ import pytest
 from synthdp.bundle import derived, write
 from synthdp.errors import DataError
 from synthdp.evaluate import dp_scores
-from synthdp.model import fit
-from synthdp.model.constraints import Constraints
+from synthdp.model import Constraints, fit
 from synthdp.privacy import session, source
 from synthdp.privacy.plan import MEASURE, needed
 from synthdp.privacy.table import Table

@@ -12,9 +12,8 @@ import pytest
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
-from synthdp.evaluate.effects import coverage
+from synthdp.evaluate import coverage, evaluate
 from synthdp.evaluate.learners import random_targets, summarize
-from synthdp.evaluate.run import evaluate
 from synthdp.evaluate.subgroups import group_columns, subgroups, two_sample
 from synthdp.evaluate.utility import UtilityReport, UtilityRow
 from synthdp.spec.model import Boolean, Categorical, Column, Evaluation, Integer, Number, Ordinal

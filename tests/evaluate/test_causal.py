@@ -11,7 +11,7 @@ import pytest
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
-from synthdp.evaluate.effects import (
+from synthdp.evaluate import (
     Dependence,
     average_effect,
     claims,

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from synthdp.data.domain import Domain
+from synthdp.evaluate import EvaluationReport, evaluate
 from synthdp.evaluate.learners import CLASSIFIERS, REGRESSORS
-from synthdp.evaluate.run import EvaluationReport, evaluate
 from synthdp.evaluate.utility import (
     UtilityReport,
     build_features,

@@ -9,7 +9,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
 from synthdp.graph.level_groups import with_heaps
 from synthdp.graph.margins import margin_probabilities
-from synthdp.privacy.mechanisms.frequent_texts import NoisyTexts
+from synthdp.privacy import NoisyTexts
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.model import Integer, Number
 

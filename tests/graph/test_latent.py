@@ -18,7 +18,7 @@ from synthdp.graph.discovery.orient import with_marks
 from synthdp.graph.discovery.skeleton import Skeleton
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.pag import PagLink
-from synthdp.sample.conditions import check_interventions
+from synthdp.sample import check_interventions
 from synthdp.spec.model import Effect
 from synthdp.spec.model.columns import Boolean
 

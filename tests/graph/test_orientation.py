@@ -24,8 +24,7 @@ from synthdp.graph.contrib.anm_direction import (
     read,
     read_scores,
 )
-from synthdp.privacy.calibration import make_search_plan
-from synthdp.privacy.mechanisms.anm import (
+from synthdp.privacy import (
     SCORES,
     AdditiveNoiseScores,
     NoisyPair,
@@ -34,6 +33,7 @@ from synthdp.privacy.mechanisms.anm import (
     Score,
     count_cells,
 )
+from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.session import Rehearsal
 from synthdp.privacy.table import Table

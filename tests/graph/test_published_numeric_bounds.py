@@ -17,7 +17,7 @@ import pytest
 from scipy.stats import kendalltau, rankdata
 
 from benchmarks.pcd_published import pcd_deletes, published_sensitivity, ridge_residuals
-from synthdp.data.basis import KernelGrid, scatter
+from synthdp.data import KernelGrid, scatter
 
 Floats = npt.NDArray[np.float64]
 

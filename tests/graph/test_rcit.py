@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.numeric import fork as fork_of_five
 from benchmarks.numeric import plan_of_test, released_moments
-from synthdp.data.basis import Basis
+from synthdp.data import Basis
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.graph.chi_square import Answer
 from synthdp.graph.contrib.rcit_pc import MomentTests, residuals

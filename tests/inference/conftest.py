@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.bundle.noisy_values import tables_json
+from synthdp.bundle import tables_json
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
 from synthdp.graph.causal import CausalGraph

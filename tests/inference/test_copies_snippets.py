@@ -20,7 +20,7 @@ from scipy.special import expit
 from scipy.stats import t
 
 from synthdp.api.bundle import CopiedTables
-from synthdp.bundle.certificate_text import template_text
+from synthdp.bundle import template_text
 from synthdp.errors import OutputError
 from synthdp.inference.copies import pooled
 from tests.builders import lacks_r

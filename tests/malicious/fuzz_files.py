@@ -22,8 +22,8 @@ from types import ModuleType
 
 from hypothesis import strategies as st
 
+from synthdp.bundle import DEPLOYMENT
 from synthdp.bundle.content import sha256
-from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.derived import FILES
 from synthdp.bundle.write import write_bundle
 from synthdp.errors import SynthdpError, printable

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from synthdp.bundle import STATEMENT
 from synthdp.bundle.derived import FILES
-from synthdp.bundle.signing import STATEMENT
 from synthdp.files import SUMS
 from synthdp.ledger.entries import entry_hash
 

@@ -27,7 +27,7 @@ from synthdp.errors import printable
 from synthdp.ledger.ledger import Ledger
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.spec.load.loader import parse_spec
-from synthdp.tracking.store import PublicationVerdict, note, public_params
+from synthdp.tracking import PublicationVerdict, note, public_params
 
 pytestmark = pytest.mark.check
 

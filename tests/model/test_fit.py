@@ -11,7 +11,7 @@ import pytest
 
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
-from synthdp.model.constraints import Constraints
+from synthdp.model import Constraints
 from synthdp.model.fit import Fitted, architecture_for, causal_vae, fit, threads_for
 from synthdp.model.planning import plan_for
 from synthdp.model.sampling import drawn_last, sample

@@ -11,10 +11,9 @@ import pytest
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.stage import GraphResult
-from synthdp.model import sampling
+from synthdp.model import Placed, sampling, strata_to_follow
 from synthdp.model.ancestral import Architecture
 from synthdp.model.fit import Fitted
-from synthdp.model.raking import Placed, strata_to_follow
 from synthdp.model.synthesizer import untrained
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.sums import NoisySums, Sums

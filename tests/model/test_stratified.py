@@ -7,12 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from synthdp.data.domain import ColumnDomain
-from synthdp.model.raking import (
-    kd_tree_order,
-    raked_probabilities,
-    stratified_draw,
-    stratified_uniforms,
-)
+from synthdp.model import kd_tree_order, raked_probabilities, stratified_draw, stratified_uniforms
 from synthdp.model.row_selection import MeasuredPair
 
 COLUMNS = (

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from synthdp.errors import BudgetError
-from synthdp.privacy import accounting
+from synthdp.privacy import accounting, discrete_gaussian_pld
 from synthdp.privacy.accounting import Adjacency
-from synthdp.privacy.events.composition import discrete_gaussian_pld
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
 from synthdp.privacy.events.kernel import (
     DiscreteGaussianDpEvent,

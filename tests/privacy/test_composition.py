@@ -8,12 +8,7 @@ from functools import reduce
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from synthdp.privacy.events.composition import (
-    TAIL,
-    composed,
-    discrete_gaussian_pld,
-    epsilon_for,
-)
+from synthdp.privacy import TAIL, composed, discrete_gaussian_pld, epsilon_for
 from synthdp.privacy.events.gaussian import gaussian
 
 WIDTH = 1e-3

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pytest
 from scipy.stats import spearmanr
 
-from synthdp.data.basis import KernelGrid
-from synthdp.privacy.mechanisms.dependence import (
+from synthdp.data import KernelGrid
+from synthdp.privacy import (
     KENDALL_SENSITIVITY,
     SPEARMAN_SENSITIVITY,
     hsic,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from synthdp.data.basis import KernelGrid, scatter
+from synthdp.data import KernelGrid, scatter
 
 KERNEL = KernelGrid(bandwidth=0.2)
 

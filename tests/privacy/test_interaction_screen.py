@@ -13,9 +13,7 @@ import pytest
 from scipy import stats
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.privacy import accounting
-from synthdp.privacy.events.kernel import GaussianSumsDpEvent, GumbelMaxDpEvent
-from synthdp.privacy.mechanisms.interaction_screen import (
+from synthdp.privacy import (
     ChosenInteractions,
     Family,
     InteractionScreen,
@@ -23,8 +21,10 @@ from synthdp.privacy.mechanisms.interaction_screen import (
     SameLevel,
     Sign,
     ToldSum,
+    accounting,
     noise_for,
 )
+from synthdp.privacy.events.kernel import GaussianSumsDpEvent, GumbelMaxDpEvent
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table
 from tests.privacy.conftest import SIGNIFICANCE, order_law, order_p_value

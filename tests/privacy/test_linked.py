@@ -13,7 +13,7 @@ import pytest
 from synthdp.data.domain import Domain
 from synthdp.data.visits import OUTER, PERSONS, SECOND, STEPS, VisitFrame
 from synthdp.errors import BoundaryError, DataError
-from synthdp.privacy.linked import LinkedTable, as_view, fit_linked, read_linked, view_of
+from synthdp.privacy import LinkedTable, as_view, fit_linked, read_linked, view_of
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY
 from tests.visits import linked_spec, made_up

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import kstest
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.privacy.mechanisms.anm import (
+from synthdp.privacy import (
     CELLS,
     SCORES,
     AdditiveNoiseScores,

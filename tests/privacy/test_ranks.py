@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from synthdp.privacy.mechanisms.ranks import (
+from synthdp.privacy import (
     STATISTICS,
     STEPS,
     VARIANCE_STEPS,

@@ -24,7 +24,7 @@ from synthdp.errors import BoundaryError, BudgetError
 from synthdp.model.ancestral import Architecture
 from synthdp.model.network import CausalVae
 from synthdp.model.target_stage import TargetRegression
-from synthdp.privacy.dpsgd.batched import train_side_by_side, train_stacked
+from synthdp.privacy import train_side_by_side, train_stacked
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training, Weights
 from synthdp.privacy.noise import Streams

@@ -14,12 +14,12 @@ import pandas as pd
 import pytest
 from scipy.stats import kstest
 
-from synthdp.data.basis import Basis
+from synthdp.data import Basis
 from synthdp.data.domain import Domain
-from synthdp.model.estimands import Design
+from synthdp.model import Design
+from synthdp.privacy import Contrast, ContrastBudget
 from synthdp.privacy import table as adding
 from synthdp.privacy.mechanisms import moments, sums
-from synthdp.privacy.mechanisms.contrasts import Contrast, ContrastBudget
 from synthdp.privacy.mechanisms.moments import MomentMatrix
 from synthdp.privacy.mechanisms.sums import (
     GRID,

@@ -18,7 +18,7 @@ from synthdp.release.graph_only import run_graph
 from synthdp.release.run import resume
 from synthdp.spec.addresses import from_folder, home, sqlite_file
 from synthdp.spec.load.loader import load_spec
-from synthdp.tracking.mlflow_run import tracker
+from synthdp.tracking import tracker
 from synthdp.tracking.server import store_of
 from tests.release.conftest import InterruptedAt, interrupt
 

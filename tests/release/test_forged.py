@@ -18,9 +18,8 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, encode_column
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.noise import Streams
-from synthdp.verify import rows
+from synthdp.verify import VERIFY, rows
 from synthdp.verify.checks import inspect_bundle
-from synthdp.verify.reader import VERIFY
 from synthdp.verify.rows import noise_of
 
 pytestmark = pytest.mark.check

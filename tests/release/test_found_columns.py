@@ -11,7 +11,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from synthdp.data.cells import FORMS, SIZES, form_of, size_of
-from synthdp.privacy.mechanisms.frequent_texts import READINGS, NoisyTexts
+from synthdp.privacy import READINGS, NoisyTexts
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.release.private_init import Reader, columns_to_read, found_columns
 from synthdp.spec.draft import FoundColumn

@@ -16,7 +16,7 @@ import yaml
 from synthdp import Spec
 from synthdp.data.domain import Domain
 from synthdp.errors import DataError, OutputError
-from synthdp.privacy.inspection import misfits_of
+from synthdp.privacy import misfits_of
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import Confidential
 from synthdp.privacy.source import read_private

@@ -16,7 +16,7 @@ import pytest
 
 import synthdp
 from synthdp.release.run import release
-from synthdp.tracking.mlflow_run import Tracker, TrackingRecord, log_later
+from synthdp.tracking import Tracker, TrackingRecord, log_later
 from synthdp.tracking.server import USER, latest_runs, serving
 from tests.release.conftest import Tiny
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from synthdp.errors import OutputError, VerifyError
-from synthdp.model.constraints import ConstraintsUnmet, DrawSettings
+from synthdp.model import ConstraintsUnmet, DrawSettings
 from synthdp.privacy import plan
 from synthdp.privacy.session import Session
 from synthdp.release import job

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import yaml
 
-from synthdp.audit.mechanisms.planned import runnable
+from synthdp.audit import runnable
 from synthdp.audit.shadow_models import TableMeasurer, plan_at, shadow_spec
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain

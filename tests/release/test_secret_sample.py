@@ -22,8 +22,8 @@ from synthdp.privacy.table import Table
 from synthdp.release.plan_view import plan_facts
 from synthdp.release.run import resume
 from synthdp.spec.load.loader import load_spec
+from synthdp.verify import PlanLimits, event_problems
 from synthdp.verify.checks import verify_bundle
-from synthdp.verify.reader import PlanLimits, event_problems
 from tests.release.conftest import interrupt
 
 pytestmark = pytest.mark.check

@@ -225,7 +225,7 @@ def _away(*_: object) -> None:
 
 
 def _unasked(*_: object, **__: object) -> Any:
-    from synthdp.tracking.mlflow_run import Tracker
+    from synthdp.tracking import Tracker
 
     return Tracker()
 

@@ -12,8 +12,7 @@ import pandas as pd
 import pytest
 
 from synthdp.release.tracked import TRACKED
-from synthdp.tracking.mlflow_run import Tracker
-from synthdp.tracking.store import AttackOutcome, PublicationVerdict
+from synthdp.tracking import AttackOutcome, PublicationVerdict, Tracker
 
 pytestmark = pytest.mark.check
 

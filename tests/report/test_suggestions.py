@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from synthdp.evaluate.functional import Suggestion, SuggestionReport
-from synthdp.report.internal.page import render, write_internal_report
+from synthdp.evaluate import Suggestion, SuggestionReport
+from synthdp.report import render, write_internal_report
 from tests.report.test_report import HOSTILE, Page, content
 
 pytestmark = pytest.mark.check

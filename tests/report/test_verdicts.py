@@ -12,22 +12,34 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.bundle.certificate_text import gate_words
+from synthdp.bundle import gate_words
 from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.evaluate import CoverageRow
 from synthdp.evaluate.dp_scores import ChargedScore
-from synthdp.evaluate.effects import CoverageRow
 from synthdp.evaluate.fidelity import fidelity, sampling_distance
 from synthdp.evaluate.subgroups import TwoSampleRow
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.release.gates import Figure, check_gates
-from synthdp.report import verdicts
-from synthdp.report.internal.content import EstimandBeside, GateResult
-from synthdp.report.internal.page import attack_card, render, report_cards, report_uses
-from synthdp.report.prose import number
-from synthdp.report.public.content import About, PublicContent, mean_noise
+from synthdp.report import (
+    About,
+    Came,
+    EstimandBeside,
+    GateResult,
+    GraphView,
+    Look,
+    Measured,
+    PublicContent,
+    attack_card,
+    forecasts,
+    mean_noise,
+    number,
+    render,
+    report_cards,
+    report_uses,
+    shares,
+    verdicts,
+)
 from synthdp.report.public.page import _beats, public_cards, public_uses, render_public
-from synthdp.report.public.sections import Measured
-from synthdp.report.sections import Came, GraphView, Look, forecasts, shares
 from synthdp.report.verdicts import Bounds, Verdict
 from synthdp.spec.model import Gate
 from tests.report.test_public import facts, public, table_of

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from synthdp.data.domain import Domain
 from synthdp.errors import SpecError
-from synthdp.sample.conditions import allowed, check_possible, conditions_of, settings_of
+from synthdp.sample import allowed, check_possible, conditions_of, settings_of
 from synthdp.spec.expressions.expressions import parse
 from tests.builders import build_spec
 

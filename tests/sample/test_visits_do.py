@@ -12,7 +12,7 @@ from synthdp.data.visits import VisitFrame
 from synthdp.errors import OutputError, SpecError
 from synthdp.model.visits.draw import Intervention, trajectories
 from synthdp.model.visits.laws import Law, VisitModel, groups_of_views, sizes_of
-from synthdp.sample.linked import Lost, drawn_frames, intervention
+from synthdp.sample import Lost, drawn_frames, intervention
 from synthdp.spec.model import LinkedSpec
 from tests.visits import linked_dict
 

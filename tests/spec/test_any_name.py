@@ -12,7 +12,7 @@ from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, QueryError, SpecError
 from synthdp.inference.effect_query import EffectQuery
 from synthdp.inference.words import next_time
-from synthdp.sample.conditions import conditions_of, settings_of
+from synthdp.sample import conditions_of, settings_of
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.expressions.parsed import listed_names, quoted, setting_of
 from synthdp.spec.expressions.query import parse_query

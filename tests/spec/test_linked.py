@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 
 from synthdp import Spec
-from synthdp.bundle.linked import as_one, linked_yaml
+from synthdp.bundle import as_one, linked_yaml
 from synthdp.errors import SpecError
 from synthdp.spec.checks.linked import linked_traps
 from synthdp.spec.expressions.parsed import Node, parse_arrow, parse_node, parse_rule

@@ -8,9 +8,9 @@ from synthdp.data.domain import Domain
 from synthdp.errors import DataError, OutputError, QueryError, SpecError, SynthdpError
 from synthdp.graph.causal import CausalGraph
 from synthdp.inference.effect_query import EffectQuery
-from synthdp.privacy.readers.checks import check_columns
+from synthdp.privacy import check_columns
 from synthdp.privacy.readers.files import choice
-from synthdp.sample.conditions import settings_of
+from synthdp.sample import settings_of
 from synthdp.spec.checks.checks import traps
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.expressions.query import parse_query

@@ -16,7 +16,7 @@ from urllib.error import HTTPError
 import pytest
 
 from synthdp.spec.load.loader import load_spec
-from synthdp.tracking.mlflow_run import tracker
+from synthdp.tracking import tracker
 from synthdp.tracking.server import Pages, _bound, serving
 from tests.release.conftest import Tiny
 

@@ -21,7 +21,7 @@ import dp_accounting
 import numpy as np
 import torch
 
-from synthdp.audit.mechanisms.replay import Kept
+from synthdp.audit import Kept
 from synthdp.data.domain import Domain
 from synthdp.privacy.events.kernel import GumbelMaxDpEvent, SparseVectorDpEvent
 from synthdp.privacy.mechanisms.sums import Arm, Bounded

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from synthdp.data.basis import Basis
+from synthdp.data import Basis
 from synthdp.data.column_domain import id_text
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import cleaned, encode, operand_values

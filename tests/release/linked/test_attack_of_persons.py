@@ -14,7 +14,7 @@ from synthdp.cli.main import app
 from synthdp.data.visits import VisitFrame
 from synthdp.errors import OutputError, VerifyError
 from synthdp.model.visits.planning import STEP_PAIRS
-from synthdp.privacy.linked import LinkedTable
+from synthdp.privacy import LinkedTable
 from synthdp.verify.checks import verify_bundle
 from tests.release.linked.conftest import run, spec_at, write_spec
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.bundle.linked import LinkedBundle
+from synthdp.bundle import LinkedBundle
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.graph.level_groups import starts_of
 from synthdp.graph.predict import SETTINGS, PairTables, SmoothPair

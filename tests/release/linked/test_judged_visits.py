@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import synthdp
-from synthdp.bundle.linked import LinkedBundle
+from synthdp.bundle import LinkedBundle
 from synthdp.data.visits import PERSONS, STEPS, Views
 from synthdp.evaluate import real_visits
 from synthdp.evaluate.real_visits import RealFigures, real_figures
