@@ -11,7 +11,6 @@ __getattr__ = door(
     "linked",
     "mechanisms.anm",
     "mechanisms.contrasts",
-    "mechanisms.dependence",
     "mechanisms.frequent_texts",
     "mechanisms.interaction_screen",
     "mechanisms.mechanism",
