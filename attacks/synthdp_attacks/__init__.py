@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from synthdp_attacks.anonymity import AnonymityReport, Risk, attack_anonymity
-    from synthdp_attacks.codes import Bins, decode, encode, public_of
     from synthdp_attacks.epsilon import (
         Claim,
         ceiling_accuracy,
@@ -55,11 +54,15 @@ if TYPE_CHECKING:
     )
     from synthdp_attacks.threat import (
         AttackError,
+        Bins,
         GroupTrainer,
         Public,
         ThreatModel,
         Trainer,
         WhiteBox,
+        decode,
+        encode,
+        public_of,
     )
 
 __all__ = [
@@ -119,7 +122,6 @@ HOMES = (
     "threat",
     "statistics",
     "epsilon",
-    "codes",
     "anonymity",
     "fleet",
     "game",
