@@ -21,14 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from synthdp_attacks.anonymity import AnonymityReport, Risk, attack_anonymity
-    from synthdp_attacks.epsilon import (
-        Claim,
-        ceiling_accuracy,
-        ceiling_advantage,
-        ceiling_from_profile,
-        epsilon_lower_bound,
-        provable_epsilon,
-    )
     from synthdp_attacks.fleet import RUNNERS, Fleet, Progress, tell_share
     from synthdp_attacks.game import (
         SELECTORS,
@@ -43,7 +35,16 @@ if TYPE_CHECKING:
     from synthdp_attacks.one_release import ShadowFreeReport, attack_release
     from synthdp_attacks.report import AttackRow, AttackVerdict, MembershipReport
     from synthdp_attacks.runners import Dask, FleetError, Loky, Runner, Serial
-    from synthdp_attacks.statistics import Interval, shared_confidence
+    from synthdp_attacks.statistics import (
+        Claim,
+        Interval,
+        ceiling_accuracy,
+        ceiling_advantage,
+        ceiling_from_profile,
+        epsilon_lower_bound,
+        provable_epsilon,
+        shared_confidence,
+    )
     from synthdp_attacks.tables import (
         NoisyCounts,
         attack_tables,
@@ -121,7 +122,6 @@ __all__ = [
 HOMES = (
     "threat",
     "statistics",
-    "epsilon",
     "anonymity",
     "fleet",
     "game",

@@ -23,10 +23,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.stats import norm
 
-from synthdp_attacks.epsilon import Claim
 from synthdp_attacks.game import GameOutcome
 from synthdp_attacks.report import AttackVerdict, judged
-from synthdp_attacks.statistics import CONFIDENCE, Counts
+from synthdp_attacks.statistics import CONFIDENCE, Claim, Counts
 from synthdp_attacks.threat import AttackError, BoolArray, Codes, FloatArray, Score
 
 
