@@ -11,4 +11,5 @@ __getattr__ = door(
     "linked_texts",
     "noisy_values",
     "signing",
+    "table_files",
 )

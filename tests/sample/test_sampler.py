@@ -18,6 +18,7 @@ from hypothesis import given as holds_for
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from synthdp.bundle import write_blocks
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, SpecError
 from synthdp.graph.level_groups import LevelLaw
@@ -26,7 +27,7 @@ from synthdp.model.ancestral import Architecture
 from synthdp.model.network import CausalVae
 from synthdp.model.synthesizer import Synthesizer, arrays
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.sample import settings_of, write_blocks
+from synthdp.sample import settings_of
 from synthdp.sample.sampler import SETTINGS, Sampler, Weighing, one_use
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import skeleton
