@@ -171,8 +171,8 @@ def _standing(levels: Counts, totals: Counts) -> Strata:
 
 
 def _exact(values: Counts, totals: Counts | None = None) -> Strata:
-    """Whole numbers that no product of both sums overflows: up to 2^18 rows of a stratum all but the
-    sixth powers stay far inside int64.
+    """Whole numbers that no product of both sums overflows: up to 2^18 rows of a stratum all but
+    the sixth powers stay far inside int64.
     """
     largest = int((values if totals is None else totals).max(initial=0))
     return values if largest <= 1 << 18 else values.astype(object)
