@@ -16,7 +16,6 @@ report = attack_anonymity(synthetic, members, non_members, public=Public(sizes),
 rng=rng)
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -135,8 +134,24 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         """A public name, of the module that has it: who asks for statistics imports no fleet."""
-        for home in () if name.startswith("_") or name in HOMES else HOMES:
-            module = import_module(f"{__name__}.{home}")
-            if hasattr(module, name):
-                return getattr(module, name)
+        if name.startswith("_") or name in HOMES:
+            raise AttributeError(name)
+        from synthdp_attacks import statistics, threat
+
+        if home := next((h for h in (threat, statistics) if hasattr(h, name)), None):
+            return getattr(home, name)
+        from synthdp_attacks import (
+            anonymity,
+            fleet,
+            game,
+            membership,
+            one_release,
+            report,
+            runners,
+            tables,
+        )
+
+        homes = (anonymity, fleet, game, membership, one_release, report, runners, tables)
+        if home := next((h for h in homes if hasattr(h, name)), None):
+            return getattr(home, name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
