@@ -2,8 +2,6 @@
 what it is about.
 """
 
-from __future__ import annotations
-
 import logging
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The house stays as it was moved into: rooms, arrows, lengths, and no old prefix of a constant."""
 
-from __future__ import annotations
-
 import ast
 import re
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Objects keep to the folders that they were made in, whatever the working folder becomes."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import subprocess

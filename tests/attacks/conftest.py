@@ -2,8 +2,6 @@
 few models costs.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Work of a fleet that leaves traces, and runners that go wrong on purpose."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable, Generator, Sequence

@@ -2,8 +2,6 @@
 row holds.
 """
 
-from __future__ import annotations
-
 import io
 from typing import Any
 

@@ -2,8 +2,6 @@
 rows is caught by nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 epsilon.
 """
 
-from __future__ import annotations
-
 from math import exp, log
 from typing import Any
 

@@ -2,8 +2,6 @@
 nothing left running.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 import time

@@ -2,8 +2,6 @@
 is for the one that kills.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """A trainer's name is the same in every process, and another one as soon as the trainer is."""
 
-from __future__ import annotations
-
 import importlib.util
 import linecache
 import os

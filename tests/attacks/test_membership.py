@@ -2,8 +2,6 @@
 and does not flatter itself.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from math import exp

@@ -2,8 +2,6 @@
 found where nothing is.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from itertools import product

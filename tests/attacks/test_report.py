@@ -2,8 +2,6 @@
 refutation says what was refuted.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import exp
 

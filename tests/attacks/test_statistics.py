@@ -2,8 +2,6 @@
 hand.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import binom, binomtest, norm

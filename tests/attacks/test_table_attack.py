@@ -2,8 +2,6 @@
 reaches, and claims true and false.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from math import exp
 

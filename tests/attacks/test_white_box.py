@@ -2,8 +2,6 @@
 good as theory allows and no better.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import exp
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Examples of every mechanism of the kernel, for any domain; new ones get a line in `EXAMPLES`."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pkgutil

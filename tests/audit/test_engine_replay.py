@@ -1,7 +1,5 @@
 """Replay over an engine, on files counted shard by shard: a unit moves its own counts alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path

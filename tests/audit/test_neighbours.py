@@ -1,7 +1,5 @@
 """Neighbouring tables: they are, with all corner cases, and know nothing but the domain."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

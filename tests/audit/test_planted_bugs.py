@@ -1,7 +1,5 @@
 """Bugs planted on purpose, each of which the replay must catch and call by its name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

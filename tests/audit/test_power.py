@@ -1,7 +1,5 @@
 """What a plan says of the membership attack is what the attack then is."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Replay of what is right: no alarm on any mechanism, and a replay that would have seen one."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Rehearsals side by side release what those one by one do: the right rows, the same law."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Worst-case audits of real mechanisms: the true kernel passes, those broken on purpose do not."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from functools import partial

@@ -2,8 +2,6 @@
 measured is not measured again.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from pathlib import Path

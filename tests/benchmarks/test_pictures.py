@@ -1,7 +1,5 @@
 """Every committed picture of the benchmarks can be drawn from the file beside it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -2,8 +2,6 @@
 `apt-get install chromium`.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

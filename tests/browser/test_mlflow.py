@@ -5,8 +5,6 @@ The pages are MLflow's own, so neither their accessibility nor their looks are j
 SYNTHDP_SCREENSHOTS to a folder to keep pictures.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What may cross into a bundle, how it is written, and that other tools accept it."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

@@ -1,7 +1,5 @@
 """A yes or no on a bundle: it stands in the ledger, costs nothing, and `export` goes by it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """Every derived file is what its function makes of the others: no byte of it can be changed."""
 
-from __future__ import annotations
-
 import shutil
 from functools import cache
 from pathlib import Path

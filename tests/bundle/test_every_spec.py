@@ -2,8 +2,6 @@
 mlcroissant, and the registry's schema.
 """
 
-from __future__ import annotations
-
 import itertools
 import warnings
 from pathlib import Path

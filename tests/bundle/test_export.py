@@ -1,7 +1,5 @@
 """A bundle's table in a database: typed, whole or not at all, and never in place of another."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

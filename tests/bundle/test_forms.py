@@ -2,8 +2,6 @@
 the programs they are for.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import itertools
 import json

@@ -2,8 +2,6 @@
 rows that miss everything.
 """
 
-from __future__ import annotations
-
 import json
 import warnings
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whatever is read of a bundle is compared with its sums: what was edited is never answered."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Keys, signatures and the signed statement: what was signed is what is there, by whom it says."""
 
-from __future__ import annotations
-
 import base64
 import json
 import shutil

@@ -1,7 +1,5 @@
 """What `verify` says of noisy sums: they have the noise that was paid for, no less and no more."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -2,8 +2,6 @@
 refusals that name the column.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -2,8 +2,6 @@
 told to other formats as the prefixes that they are released as.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from decimal import Decimal
 from pathlib import Path

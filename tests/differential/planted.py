@@ -4,8 +4,6 @@ Each fault patches the program so that something of the rows gets out. `Rows` ar
 last, as a module might keep it by mistake.
 """
 
-from __future__ import annotations
-
 import logging
 import secrets
 import tempfile

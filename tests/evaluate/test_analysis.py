@@ -2,8 +2,6 @@
 and finds what was spoilt.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -2,8 +2,6 @@
 independences are told from dependence.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pandas as pd

@@ -2,8 +2,6 @@
 what is nearly true is not.
 """
 
-from __future__ import annotations
-
 import calendar
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """TSTR beside TRTR on simulated tables: where the answer is known, and where there is none."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Scores of visits: their intervals hold, whether or not the synthetic rows follow the noise."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

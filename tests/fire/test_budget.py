@@ -1,7 +1,5 @@
 """`synthdp budget`: its table, its waterfall as SVG, and the check against what was published."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """Reading Bayesian networks and sampling from them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The noise-aware chi-square: size, power, agreement with Pearson's, and its three answers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import chi2_contingency

@@ -4,8 +4,6 @@
 what must be read. `alone` are columns without an arrow or a link of unknown direction.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

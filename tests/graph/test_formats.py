@@ -2,8 +2,6 @@
 line and what is allowed.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Heaps that a look told, as parts of their levels; and heaps that a margin alone shows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

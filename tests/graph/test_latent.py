@@ -1,7 +1,5 @@
 """Marks of a search with noise, what the spec's knowledge adds, and what they refuse."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any

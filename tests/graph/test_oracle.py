@@ -2,8 +2,6 @@
 or unseen causes only true arrows.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 from itertools import combinations

@@ -2,8 +2,6 @@
 say that a dependence is gone.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import combinations
 

@@ -2,8 +2,6 @@
 what they say, refusals.
 """
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Marks of a partial ancestral graph hold of the truth, whatever columns are hidden."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import combinations
 from typing import Any

@@ -1,7 +1,5 @@
 """The picture: well-formed, self-contained, escaped, and provenance told apart twice over."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from itertools import combinations, pairwise

@@ -2,8 +2,6 @@
 searched in tests/privacy/test_ranks.py.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -6,8 +6,6 @@ al., "Differentially Private Nonlinear Causal Discovery from Numerical Data" (AA
 Kusner et al., "Private Causal Inference" (AISTATS 2016).
 """
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise, permutations
 

@@ -2,8 +2,6 @@
 the noise hides everything.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -2,8 +2,6 @@
 knowledge, and tables it cannot serve.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

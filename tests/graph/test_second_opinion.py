@@ -1,7 +1,5 @@
 """A score on tables of pairs turns arrows of a graph, and leaves its links alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import combinations
 

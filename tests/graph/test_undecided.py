@@ -1,7 +1,5 @@
 """Undecided is not absent: what a learned graph keeps of pairs that the search left open."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import networkx as nx

@@ -1,7 +1,5 @@
 """What a validation found, and what it excluded, in sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

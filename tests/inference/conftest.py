@@ -1,7 +1,5 @@
 """A small domain, noisy tables of drawn rows, and the folder of a bundle."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Answers of tables and of bundles: tiers, bounds, scaling, refusals, text and JSON."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

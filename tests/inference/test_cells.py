@@ -1,7 +1,5 @@
 """Roles of cells, against every value that a level holds."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

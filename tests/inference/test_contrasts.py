@@ -1,7 +1,5 @@
 """The effect where both arms overlap, by one sum: right without noise, and covered with it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

@@ -4,8 +4,6 @@ R is no part of the project's environment; without it these tests are skipped, w
 Coverage of the pooled analyses is that of `pooled` (`test_copies_coverage.py`).
 """
 
-from __future__ import annotations
-
 import io
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Correlations of noisy tables: those of the rows without noise, covered where there is some."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

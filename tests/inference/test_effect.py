@@ -1,7 +1,5 @@
 """Effects of bundles: graph, table and words together; tiers, refusals, the command line."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

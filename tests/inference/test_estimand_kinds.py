@@ -1,7 +1,5 @@
 """Each kind of estimand that a spec can name is known to every room that serves estimands."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import get_args
 

@@ -1,7 +1,5 @@
 """Means by measured sums: equal to those of the rows where there is no noise, and covered."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Any

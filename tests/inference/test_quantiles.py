@@ -1,7 +1,5 @@
 """Quantiles of noisy histograms: right without noise, and covered with it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Coefficients of noisy sums of products: those of least squares without noise, and covered."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

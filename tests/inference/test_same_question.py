@@ -1,7 +1,5 @@
 """Two questions that ask the same in other words."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable

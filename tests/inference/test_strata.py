@@ -1,7 +1,5 @@
 """Figures of noisy sums by stratum: right without noise, and covered with it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Answers of persons with visits: what rows a question is of, and how wide intervals are."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

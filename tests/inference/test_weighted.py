@@ -1,7 +1,5 @@
 """Weighted answers: those of the rows without noise, and of visits where one of each was drawn."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -2,8 +2,6 @@
 spoil.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import io

@@ -5,8 +5,6 @@ An input that takes more of either than it may, or that ends in anything but a v
 error, is a find.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -2,8 +2,6 @@
 bounded time and memory.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -2,8 +2,6 @@
 terminal.
 """
 
-from __future__ import annotations
-
 import re
 import sqlite3
 import sys

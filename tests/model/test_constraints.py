@@ -1,7 +1,5 @@
 """Constraints hold on written values, the law is the model's given them, culprits are named."""
 
-from __future__ import annotations
-
 from io import StringIO
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Derived columns: exact, typed and bounded as declared, and checked again from the text."""
 
-from __future__ import annotations
-
 from io import StringIO
 from typing import Any
 

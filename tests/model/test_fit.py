@@ -1,7 +1,5 @@
 """With next to no noise the pipeline learns what its graph allows, and nothing else."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The sampler's distribution: the graph and nothing but it, interventions, raking, files."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Rows follow counts and means by stratum that were paid for, and not the noise of them."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """Targets drawn evenly over rows that are alike: chances stay, neighbours even out."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pytest

@@ -1,7 +1,5 @@
 """The model of persons with visits: what it holds by construction, and what it learns."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What events cost, against Opacus' PRV accountant, direct integration, and simulation."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """Composition by one transform of each part: what the accounting library finds, two at a time."""
 
-from __future__ import annotations
-
 import math
 from functools import reduce
 

@@ -1,7 +1,5 @@
 """Dependence scores equal their textbook forms; their sensitivities by exhaustive search."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import permutations, product
 

@@ -1,7 +1,5 @@
 """Texts that many rows have: threshold, noise, accounting, and what neighbours differ by."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import combinations_with_replacement

@@ -1,7 +1,5 @@
 """HSIC on a grid: features are the kernel, and its sensitivity by search."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The screen of interactions: what a row moves a sum by, the law of what is told, its charge."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from itertools import combinations

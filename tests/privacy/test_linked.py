@@ -1,7 +1,5 @@
 """Two linked tables are read person by person, and a view's rows are bounded."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The two-way table of a pair: a row's cell, how far it moves the table, its noise."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Searches by sieve and selection keep to their budget, and release replies alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from functools import partial

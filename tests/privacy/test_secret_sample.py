@@ -1,7 +1,5 @@
 """Training on a secret sample: its cost by integration, who is in it, and who knows."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass, replace

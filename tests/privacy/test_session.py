@@ -1,7 +1,5 @@
 """The session: what is charged, when, and what a killed run does again."""
 
-from __future__ import annotations
-
 import shutil
 import traceback
 from collections.abc import Callable

@@ -7,8 +7,6 @@ step where a gradient is next to 0. So gradients are compared before Adam takes 
 go on from the same ones.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Moments, sums by stratum and of products: equal to pandas, their sensitivity and noise."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Tables with weights, and mechanisms on views: noise as it is charged."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

@@ -2,8 +2,6 @@
 would hold in one folder only.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -2,8 +2,6 @@
 told, of each attack its own figures.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -2,8 +2,6 @@
 budget is spent by then, and in an audit.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import stat

@@ -2,8 +2,6 @@
 texts say so.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

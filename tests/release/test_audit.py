@@ -1,7 +1,5 @@
 """`synthdp audit` end to end: what it finds, where it goes, and what a release makes of it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

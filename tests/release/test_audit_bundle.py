@@ -2,8 +2,6 @@
 what was claimed is seen in the tables.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import partial

@@ -2,8 +2,6 @@
 reserves, spends and leaves behind.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -2,8 +2,6 @@
 that breaks one.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -2,8 +2,6 @@
 store on loopback, at the reviewers' view.
 """
 
-from __future__ import annotations
-
 import json
 import signal
 import socket

@@ -2,8 +2,6 @@
 exact goes with it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The links that a plan says its tests will see, held against the tests on simulated tables."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

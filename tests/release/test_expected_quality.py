@@ -2,8 +2,6 @@
 that a valid spec may hold.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable

@@ -2,8 +2,6 @@
 with rows that are not the model's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is read off noisy counts of cells: types, bounds, codes, missing values, what is lost."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

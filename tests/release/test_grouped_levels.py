@@ -2,8 +2,6 @@
 noise and its quality, and files that state other groups.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

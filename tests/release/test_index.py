@@ -1,7 +1,5 @@
 """`synthdp index`: every bundle below a folder on one page, whatever the bundles hold."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What acts on a target together, from rows to a verified bundle: found, told, drawn, resumed."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator

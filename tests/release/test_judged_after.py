@@ -2,8 +2,6 @@
 and an error of the judging is told to the steward by its kind alone.
 """
 
-from __future__ import annotations
-
 import errno
 from functools import partial
 from pathlib import Path

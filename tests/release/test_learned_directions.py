@@ -2,8 +2,6 @@
 it: rows of a fork a <- b -> c, which no data tell from a chain.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

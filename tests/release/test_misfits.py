@@ -1,7 +1,5 @@
 """`synthdp inspect`: what does not fit, for the steward's eyes, and nothing that is left behind."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from pathlib import Path

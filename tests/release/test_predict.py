@@ -2,8 +2,6 @@
 that claim no cause.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator

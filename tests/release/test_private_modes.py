@@ -2,8 +2,6 @@
 everybody.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 import tempfile

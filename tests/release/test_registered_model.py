@@ -1,7 +1,5 @@
 """The model of a release in MLflow's registry: loaded by its alias, it draws rows."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

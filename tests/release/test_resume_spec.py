@@ -2,8 +2,6 @@
 spec that differs in nothing else.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

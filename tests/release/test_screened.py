@@ -2,8 +2,6 @@
 screen left out. The rule is set so that the five columns of `predict_table` are a wide table.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

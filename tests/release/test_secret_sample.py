@@ -2,8 +2,6 @@
 and what happens when it is interrupted.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -2,8 +2,6 @@
 unreachable server keeps a steward waiting.
 """
 
-from __future__ import annotations
-
 import logging
 import socket
 import time

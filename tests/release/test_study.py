@@ -1,7 +1,5 @@
 """`synthdp study` end to end: the grid is whole, and what is found stays where it belongs."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

@@ -2,8 +2,6 @@
 figures of quality and attack; no count of rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any

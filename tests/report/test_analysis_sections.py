@@ -1,7 +1,5 @@
 """What the steward reads about effects, groups, intervals and rows that can be told apart."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -2,8 +2,6 @@
 say.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

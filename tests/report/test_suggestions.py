@@ -2,8 +2,6 @@
 lines, and lines are shown as they are to be pasted.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

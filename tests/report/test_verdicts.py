@@ -2,8 +2,6 @@
 alike on both pages.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Conditions that no row of the domain fulfils are refused before anything is drawn."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

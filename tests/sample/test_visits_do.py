@@ -1,7 +1,5 @@
 """Persons with visits under an intervention: the g-formula, and who is lost."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Whatever name a spec takes works in expressions, questions, lists and settings."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Code books: what each format states comes into the draft, nothing else, and no row is read."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

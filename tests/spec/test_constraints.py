@@ -2,8 +2,6 @@
 are told.
 """
 
-from __future__ import annotations
-
 import ast
 from typing import Any
 

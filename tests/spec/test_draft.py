@@ -2,8 +2,6 @@
 loads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

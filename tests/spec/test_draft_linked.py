@@ -1,7 +1,5 @@
 """Drafts of two linked tables: of headers and declared types alone, the unit asked first."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

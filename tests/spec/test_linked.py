@@ -4,8 +4,6 @@
 RAND Health Insurance Experiment; domains are public knowledge.
 """
 
-from __future__ import annotations
-
 import time
 from datetime import datetime
 from pathlib import Path

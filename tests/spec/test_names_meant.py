@@ -1,7 +1,5 @@
 """Which name is meant by a misspelt one, wherever a spec, a question or a command writes one."""
 
-from __future__ import annotations
-
 import pytest
 
 from synthdp.data.domain import Domain

@@ -1,7 +1,5 @@
 """The grammar of questions: what is understood, and what each mistake is told, to the letter."""
 
-from __future__ import annotations
-
 import pytest
 
 from synthdp.errors import QueryError

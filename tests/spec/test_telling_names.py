@@ -1,7 +1,5 @@
 """What names of columns tell: the unit above all, in `init`, `validate` and `plan` alike."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Texts of the source that become categories, and lists of categories that lie in files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A port is as public as the machine: what listens here refuses the machine's other accounts."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -1,7 +1,5 @@
 """Tracking against a real SQLite store, asked back through MLflow's client."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -4,8 +4,6 @@ A line of a table is a bug: its name, what differs, and edits `anchor <- words` 
 anchor stands for a text of the module and what becomes of it, with the words in place of `@`.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import math

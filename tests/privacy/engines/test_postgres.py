@@ -1,7 +1,5 @@
 """PostgreSQL as an engine: a server of our own counts, and its log shows that no row left it."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """What rows add has the same sum in every engine as in memory, to the last bit of every value."""
 
-from __future__ import annotations
-
 import tempfile
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The attack and the audits of linked tables, by the commands of one table."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

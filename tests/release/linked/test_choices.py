@@ -1,7 +1,5 @@
 """What mode predict chose is derived again on other machines, which differ in last digits."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

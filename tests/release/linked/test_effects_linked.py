@@ -1,7 +1,5 @@
 """Effects of one step that a release of linked tables pays for, from its spec to `verify`."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Linked tables from Python: planned, and released from DataFrames that are sealed like files."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The internal report on linked tables: figures on real persons, for the steward alone."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A release of persons with visits: what is written, what is paid, and where it stops."""
 
-from __future__ import annotations
-
 import json
 import pkgutil
 import warnings

@@ -1,7 +1,5 @@
 """Every way to spoil a bundle of persons with visits is found, and named, with mended sums too."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace
