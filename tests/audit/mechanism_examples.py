@@ -61,7 +61,7 @@ from synthdp.privacy.mechanisms.moments import MomentMatrix
 from synthdp.privacy.mechanisms.pair_screen import ChosenScreen, PairScreen
 from synthdp.privacy.mechanisms.scores import ScoreBudget, ScoreCounts
 from synthdp.privacy.mechanisms.sums import NUMBER, Arm, Bounded, Product, ProductSums, StratumSums
-from synthdp.spec.expressions.parsed import Expression, Values
+from synthdp.spec import Expression, Values
 from tests.builders import dp_sgd
 
 MAX_INDICATORS = 4  # of a column whose indicators are multiplied

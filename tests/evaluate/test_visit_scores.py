@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from synthdp.data.visits import PERSONS, VisitFrame
-from synthdp.evaluate.visits import Compared, noise_of, pooled_rows, visit_scores
+from synthdp.evaluate import Compared, noise_of, pooled_rows, visit_scores
 from tests.release.linked.conftest import SPEC
 
 ROWS, CELLS = 2000, 12

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.bif import BayesianNetwork, parse_bif, read_bif
 from synthdp.errors import SynthdpError
-from synthdp.graph.formats import READERS, GraphFileError
+from synthdp.graph import READERS, GraphFileError
 
 TEXT = """network n { }
 variable a { type discrete [ 2 ] { yes, no }; }

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2_contingency
 
+from synthdp.graph import NoisyTables
 from synthdp.graph.chi_square import Margins, answers, mixture_of
-from synthdp.graph.tables import NoisyTables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from tests.graph.oracle import chi_square
 

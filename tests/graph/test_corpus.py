@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from synthdp.graph.formats import SUFFIXES, GraphFileError, read_graph
+from synthdp.graph import SUFFIXES, GraphFileError, read_graph
 
 CORPUS = Path(__file__).parent / "corpus"
 FILES: list[dict[str, Any]] = json.loads((CORPUS / "index.json").read_text(encoding="utf-8"))

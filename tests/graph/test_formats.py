@@ -15,9 +15,8 @@ from hypothesis import given, settings
 
 from benchmarks.bif import BayesianNetwork
 from synthdp.errors import SpecError, SynthdpError
+from synthdp.graph import READERS, WRITERS, GraphFileError, quoted, read_graph
 from synthdp.graph.causal import PROVENANCES, CausalGraph, GraphEdge
-from synthdp.graph.formats import READERS, WRITERS, GraphFileError, read_graph
-from synthdp.graph.formats.dot import quoted
 from synthdp.spec.model import Graph
 
 HOSTILE = (

@@ -13,7 +13,7 @@ from benchmarks.orientation import released
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import encode
 from synthdp.errors import SynthdpError
-from synthdp.graph.contrib.anm_direction import (
+from synthdp.graph import (
     ORIENT,
     Orientation,
     dependence,

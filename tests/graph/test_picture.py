@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from benchmarks.bif import BayesianNetwork
-from synthdp.drawing.graph import NOTES, SETTINGS, SHAPES, STYLES, arrows
+from synthdp.drawing import NOTES, SETTINGS, SHAPES, STYLES, arrows
 from synthdp.errors import SynthdpError
+from synthdp.graph import PagLink
 from synthdp.graph.causal import PROVENANCES, CausalGraph, GraphEdge
-from synthdp.graph.pag import PagLink
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -15,8 +15,8 @@ from benchmarks.priv_pc_published import priv_pc_published
 from benchmarks.private_pc import run
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.errors import SynthdpError
+from synthdp.graph import Links, Questions, deletions, graph_of, pc_search
 from synthdp.graph.causal import arc_f1
-from synthdp.graph.contrib.rank_pc import Links, Questions, deletions, graph_of, pc_search
 from synthdp.graph.discovery import algorithm_named
 from synthdp.graph.knowledge import Knowledge
 from synthdp.privacy import HowMany, SparseVectorReply, result_of

@@ -11,8 +11,8 @@ import pytest
 from scipy import stats
 
 from benchmarks.exact_tests import exact_kendall, exact_spearman
+from synthdp.graph import noisy_rank_answer
 from synthdp.graph.chi_square import Answer
-from synthdp.graph.contrib.rank_pc import noisy_rank_answer
 from synthdp.privacy import STATISTICS, STEPS, VARIANCE_STEPS
 
 Ints = npt.NDArray[np.int64]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from synthdp.graph.validation import validation_sentences
+from synthdp.graph import validation_sentences
 
 
 def finding(status: str, upper: float | None = 0.5, kind: str = "independence") -> dict[str, Any]:

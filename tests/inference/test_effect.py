@@ -12,9 +12,9 @@ import pytest
 from synthdp import Bundle
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, VerifyError
+from synthdp.graph import PagLink
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.knowledge import Knowledge
-from synthdp.graph.pag import PagLink
 from synthdp.inference.effect import _with_unseen
 from synthdp.inference.effect_query import EffectQuery
 from synthdp.spec.load.loader import parse_spec

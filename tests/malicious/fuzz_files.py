@@ -26,8 +26,8 @@ from synthdp.bundle.derived import FILES
 from synthdp.bundle.write import write_bundle
 from synthdp.errors import SynthdpError, printable
 from synthdp.files import SUMS
+from synthdp.graph import WRITERS, read_graph
 from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.formats import WRITERS, read_graph
 from synthdp.verify.checks import inspect_bundle
 
 SECONDS, MEGABYTES = (

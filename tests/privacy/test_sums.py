@@ -31,7 +31,7 @@ from synthdp.privacy.mechanisms.sums import (
 )
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table, added
-from synthdp.spec.expressions.expressions import parse
+from synthdp.spec import parse
 from tests.builders import build_spec
 from tests.privacy.conftest import SIGNIFICANCE, Floats, Silent, encoded_table, numeric_domain
 

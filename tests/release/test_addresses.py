@@ -14,7 +14,7 @@ from synthdp.ledger.ledger import Ledger
 from synthdp.progress import shown_on
 from synthdp.release.graph_only import run_graph
 from synthdp.release.run import resume
-from synthdp.spec.addresses import from_folder, home, sqlite_file
+from synthdp.spec import from_folder, home, sqlite_file
 from synthdp.spec.load.loader import load_spec
 from synthdp.tracking import tracker
 from synthdp.tracking.server import store_of

@@ -14,7 +14,7 @@ import yaml
 
 from synthdp import Bundle
 from synthdp.errors import OutputError
-from synthdp.graph.formats import WRITERS, read_graph
+from synthdp.graph import WRITERS, read_graph
 from synthdp.release.run import release
 from synthdp.verify.checks import verify_bundle
 from tests.builders import build_spec, skeleton

@@ -13,7 +13,7 @@ import pytest
 
 from synthdp.errors import SynthdpError
 from synthdp.ledger.ledger import Ledger
-from synthdp.spec.addresses import UNSHOWN, reason, shown_address, shown_path
+from synthdp.spec import UNSHOWN, reason, shown_address, shown_path
 
 pytestmark = pytest.mark.check
 

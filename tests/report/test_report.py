@@ -28,13 +28,13 @@ from synthdp.report import (
     attack_tables,
     crosses,
     most_advantage,
+    number,
     render,
     roc_bound,
     tables,
     write_internal_report,
 )
 from synthdp.report.internal import sections
-from synthdp.report.sections import number
 
 HOSTILE = [
     "<script>alert(1)</script>",

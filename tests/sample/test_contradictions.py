@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from synthdp.data.domain import Domain
 from synthdp.errors import SpecError
 from synthdp.sample import allowed, check_possible, conditions_of, settings_of
-from synthdp.spec.expressions.expressions import parse
+from synthdp.spec import parse
 from tests.builders import build_spec
 
 SPEC = build_spec(

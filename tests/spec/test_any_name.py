@@ -11,9 +11,7 @@ from synthdp.errors import OutputError, QueryError, SpecError
 from synthdp.inference.effect_query import EffectQuery
 from synthdp.inference.words import next_time
 from synthdp.sample import conditions_of, settings_of
-from synthdp.spec.expressions.expressions import parse
-from synthdp.spec.expressions.parsed import listed_names, quoted, setting_of
-from synthdp.spec.expressions.query import parse_query
+from synthdp.spec import listed_names, parse, parse_query, quoted, setting_of
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import build_spec, skeleton

@@ -9,9 +9,8 @@ from synthdp.inference.effect_query import EffectQuery
 from synthdp.privacy import check_columns
 from synthdp.privacy.readers.files import choice
 from synthdp.sample import settings_of
+from synthdp.spec import parse, parse_query
 from synthdp.spec.checks.checks import traps
-from synthdp.spec.expressions.expressions import parse
-from synthdp.spec.expressions.query import parse_query
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.load.wording import nearest
 from synthdp.spec.model import CsvSource, ParquetSource

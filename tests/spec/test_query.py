@@ -3,7 +3,7 @@
 import pytest
 
 from synthdp.errors import QueryError
-from synthdp.spec.expressions.query import parse_query
+from synthdp.spec import parse_query
 from synthdp.spec.model import Categorical, ReleaseSpec
 from tests.inference.conftest import spec_with
 

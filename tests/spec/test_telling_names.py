@@ -7,7 +7,7 @@ import pytest
 from synthdp.errors import SpecError
 from synthdp.ledger.entries import Balance
 from synthdp.release.plan_view import plan_facts, spec_warnings
-from synthdp.spec.checks.columns import likely_id, remarks, unit_warning
+from synthdp.spec import likely_id, remarks, unit_warning
 from synthdp.spec.draft import draft_spec
 from synthdp.spec.load.loader import parse_spec
 from tests.builders import build_spec

@@ -30,7 +30,7 @@ from synthdp.privacy.mechanisms.scores import ScoreBudget, Scorecard
 from synthdp.privacy.mechanisms.sums import GRID, NUMBER, Arm, Bounded, ProductSums, StratumSums
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Integers, Side, Summands, Table
-from synthdp.spec.expressions.expressions import parse
+from synthdp.spec import parse
 from synthdp.spec.model import Categorical, Column, Integer, Number
 from tests.privacy.conftest import Silent
 from tests.privacy.engines import tables
