@@ -12,4 +12,5 @@ __getattr__ = door(
     "public.content",
     "public.sections",
     "sections",
+    "public.page",
 )

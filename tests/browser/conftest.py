@@ -29,8 +29,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """
     from dataclasses import replace
 
-    from synthdp.report import render
-    from synthdp.report.public.page import render_public
+    from synthdp.report import render, render_public
 
     folder = tmp_path_factory.mktemp("pages")
     whole = content([*LONG, HOSTILE[1]])

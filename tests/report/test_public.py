@@ -25,9 +25,9 @@ from synthdp.report import (
     measured,
     measured_pairs,
     noise_distance,
+    render_public,
     roc_points,
 )
-from synthdp.report.public.page import render_public
 
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "$x$ {{ 7 * 7 }} \u202e")
 
