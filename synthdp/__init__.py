@@ -50,15 +50,15 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-def door(room: str, *modules: str) -> Callable[[str], Any]:
+def door(room: str, modules: str) -> Callable[[str], Any]:
     """Return a room's `__getattr__`: the public names of `modules`, imported when asked for.
 
     Tests ask the room for them, so that a name may move to another file of it.
     """
-    return partial(_named, room, modules)
+    return partial(_named, room, modules.split())
 
 
-def _named(room: str, modules: tuple[str, ...], name: str) -> Any:
+def _named(room: str, modules: list[str], name: str) -> Any:
     if not name.startswith("_") and find_spec(f"{room}.{name}") is None:
         for module in modules:
             home = import_module(f"{room}.{module}")

@@ -16,6 +16,7 @@ report = attack_anonymity(synthetic, members, non_members, public=Public(sizes),
 rng=rng)
 """
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -118,24 +119,12 @@ __all__ = [
     "tell_share",
     "two_worlds_ratio",
 ]
-HOMES = (
-    "threat",
-    "statistics",
-    "anonymity",
-    "fleet",
-    "game",
-    "membership",
-    "one_release",
-    "report",
-    "runners",
-    "tables",
-)
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         """A public name, of the module that has it: who asks for statistics imports no fleet."""
-        if name.startswith("_") or name in HOMES:
-            raise AttributeError(name)
+        if name.startswith("_") or find_spec(f"{__name__}.{name}"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from synthdp_attacks import statistics, threat
 
         if home := next((h for h in (threat, statistics) if hasattr(h, name)), None):

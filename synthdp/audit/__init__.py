@@ -3,5 +3,5 @@
 from synthdp import door
 
 __getattr__ = door(
-    __name__, "mechanisms.calls", "mechanisms.planned", "mechanisms.replay", "mechanisms.verdict"
+    __name__, "mechanisms.calls mechanisms.planned mechanisms.replay mechanisms.verdict"
 )

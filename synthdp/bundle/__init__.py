@@ -4,12 +4,5 @@ from synthdp import door
 
 __getattr__ = door(
     __name__,
-    "audit_record",
-    "certificate_text",
-    "deployment",
-    "linked",
-    "linked_texts",
-    "noisy_values",
-    "signing",
-    "table_files",
+    "audit_record certificate_text deployment linked linked_texts noisy_values signing table_files",
 )

@@ -2,4 +2,4 @@
 
 from synthdp import door
 
-__getattr__ = door(__name__, "basis", "kinds")
+__getattr__ = door(__name__, "basis kinds")

@@ -2,4 +2,4 @@
 
 from synthdp import door
 
-__getattr__ = door(__name__, "constraints", "contrasts", "estimands", "raking")
+__getattr__ = door(__name__, "constraints contrasts estimands raking")

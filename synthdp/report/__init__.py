@@ -4,13 +4,6 @@ from synthdp import door
 
 __getattr__ = door(
     __name__,
-    "index",
-    "internal.appendix",
-    "internal.content",
-    "internal.page",
-    "prose",
-    "public.content",
-    "public.sections",
-    "sections",
-    "public.page",
+    "index internal.appendix internal.content internal.page prose public.content "
+    "public.sections sections public.page",
 )

@@ -4,12 +4,6 @@ from synthdp import door
 
 __getattr__ = door(
     __name__,
-    "addresses",
-    "checks.chance",
-    "checks.columns",
-    "codebook",
-    "expressions.expressions",
-    "expressions.parsed",
-    "expressions.query",
-    "questions",
+    "addresses checks.chance checks.columns codebook expressions.expressions "
+    "expressions.parsed expressions.query questions",
 )

@@ -2,4 +2,4 @@
 
 from synthdp import door
 
-__getattr__ = door(__name__, "mlflow_run", "store")
+__getattr__ = door(__name__, "mlflow_run store")

@@ -222,7 +222,6 @@ class AdditiveNoiseScores:
 
     @property
     def name(self) -> str:
-        """Name for the ledger and the certificate."""
         return (
             f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on an additive noise"
             f" model of one pair ({', '.join(self.scores)})"
@@ -264,7 +263,6 @@ class AdditiveNoiseScores:
         return dp_accounting.GaussianDpEvent(self.noise_multiplier / rows_per_unit)
 
     def scaled(self, factor: float) -> AdditiveNoiseScores:
-        """The same with `factor` times the noise."""
         return replace(self, noise_multiplier=self.noise_multiplier * factor)
 
     def run(self, table: Table, randomness: Randomness) -> NoisyScores:
@@ -464,7 +462,6 @@ class PairTable:
 
     @property
     def name(self) -> str:
-        """Name for the ledger and the certificate."""
         return (
             f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on a two-way table of"
             f" {CELLS} x {CELLS} cells"
@@ -533,7 +530,6 @@ class OrientationBudget:
 
     @property
     def name(self) -> str:
-        """Name for the ledger and the certificate."""
         return (
             f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on additive noise"
             " models of pairs chosen from earlier releases"
@@ -546,7 +542,6 @@ class OrientationBudget:
         return dp_accounting.GaussianDpEvent(self.noise_multiplier / rows_per_unit)
 
     def scaled(self, factor: float) -> OrientationBudget:
-        """The same with `factor` times the noise."""
         return replace(self, noise_multiplier=self.noise_multiplier * factor)
 
     def choose(self, pairs: Sequence[tuple[str, str]]) -> ChosenOrientations:
