@@ -68,10 +68,11 @@ def write_csv(frame: pd.DataFrame, columns: Mapping[str, Column], path: Path) ->
 def write_csv_blocks(
     blocks: Iterable[pd.DataFrame], columns: Mapping[str, Column], file: IO[str]
 ) -> None:
-    """The same into an open file, block by block."""
+    """The same into an open file, block by block, with instants as text."""
     head = ",".join(map(_csv_field, columns)) + "\n"
     for block in blocks:  # nothing is written before there are rows
-        file.write(head + csv_lines(as_written(block, columns)))
+        written = {n: column_kind(c).written(c, block[n]) for n, c in columns.items()}
+        file.write(head + csv_lines(pd.DataFrame(written)))
         head = ""
 
 
@@ -104,13 +105,6 @@ def _csv_field(value: Any) -> str:
     text = value if isinstance(value, str) else repr(value)
     quoted = any(mark in text for mark in ',"\r\n')
     return '"' + text.replace('"', '""') + '"' if quoted else text
-
-
-def as_written(frame: pd.DataFrame, columns: Mapping[str, Column]) -> pd.DataFrame:
-    """`frame` in the order of `columns`, with instants as text."""
-    return pd.DataFrame(
-        {name: column_kind(column).written(column, frame[name]) for name, column in columns.items()}
-    )
 
 
 def descriptor(spec: ReleaseSpec, *, run: str, csv: WrittenFile) -> dict[str, Any]:

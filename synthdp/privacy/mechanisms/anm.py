@@ -6,25 +6,23 @@ tables of x with the sums of y, and of y with the sums of x, from which both reg
 test half gives noisy dependence scores of each cause and the residual of its effect.
 
 Where this departs from the paper. Its regressions are kernel ridge regressions without noise, whose
-every change moves
-all residuals: with the corrected bound (4/(n lambda))(1 + 1/sqrt(2 lambda)), of which a search
-reaches .55 to .69 (tests/graph/test_published_numeric_bounds.py), that costs HSIC more than it
-holds at any lambda that still fits, and leaves ranks and IQR without a bound at all. Regressions
-that are released need no training-set privacy of the scores, for any score. And its IQR by
-propose-test-release may refuse; noisy tables do not. Noise is Gaussian, so that it composes with
+every change moves all residuals: with the corrected bound (4/(n lambda))(1 + 1/sqrt(2 lambda)), of
+which a search reaches .55 to .69 (tests/graph/test_published_numeric_bounds.py), that costs HSIC
+more than it holds at any lambda that still fits, and leaves ranks and IQR without a bound at all.
+Regressions that are released need no training-set privacy of the scores, for any score. And its IQR
+by propose-test-release may refuse; noisy tables do not. Noise is Gaussian, so that it composes with
 the rest of a release.
 
-The default score, "table", is none of the paper's: it releases a two-way table of the pair instead
-(`privacy.mechanisms.anm`), which at 2000 rows and epsilon 1 tells .85 of the directions of
-simulated pairs, where HSIC tells .58 (benchmarks/orientation.py).
+The default score, "table", is none of the paper's: it releases a two-way table of the pair instead,
+which at 2000 rows and epsilon 1 tells .85 of the directions of simulated pairs, where HSIC tells
+.58 (benchmarks/orientation.py).
 
 One noisy two-way table of a pair of numeric columns: all that an additive noise model in both
 directions is read from.
 
-The scores of Kusner et al. (2016, see `privacy.mechanisms.anm`) are released one by one, and each
-moves by several units with one row, on half of the rows. A table of counts moves by one, on all of
-them, and both regressions, the residuals and their dependence are post-processing of it
-(`graph.contrib.anm_direction`).
+The paper's scores are released one by one, and each moves by several units with one row, on half of
+the rows. A table of counts moves by one, on all of them, and both regressions, the residuals and
+their dependence are post-processing of it (`graph.contrib.anm_direction`).
 
 Which way pairs of columns point: additive noise models of pairs that are chosen late.
 
