@@ -18,7 +18,7 @@ from synthdp.evaluate import (
 )
 from synthdp.evaluate.fidelity import fidelity, pair_plot
 from synthdp.evaluate.learners import summarize
-from synthdp.evaluate.subgroups import SubgroupRow, TwoSampleRow
+from synthdp.evaluate.run import SubgroupRow, TwoSampleRow
 from synthdp.evaluate.utility import UtilityReport, UtilityRow
 from synthdp.report import Budget, ReportContent, render
 from synthdp.report.internal.sections import analysis

@@ -15,7 +15,7 @@ from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.evaluate import CoverageRow
 from synthdp.evaluate.dp_scores import ChargedScore
 from synthdp.evaluate.fidelity import fidelity, sampling_distance
-from synthdp.evaluate.subgroups import TwoSampleRow
+from synthdp.evaluate.run import TwoSampleRow
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.release.gates import Figure, check_gates
 from synthdp.report import (
