@@ -20,6 +20,7 @@ import numpy.typing as npt
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, encode
 from synthdp.evaluate import fidelity as tables
+from synthdp.evaluate import utility as learnt
 from synthdp.evaluate.effects import (
     CoverageRow,
     EffectRow,
@@ -30,19 +31,7 @@ from synthdp.evaluate.effects import (
 )
 from synthdp.evaluate.fidelity import FidelityReport, PairPlot, fidelity
 from synthdp.evaluate.learners import PAPER_CLASSIFIERS, PaperReport, random_targets, summarize
-from synthdp.evaluate.utility import (
-    SIDES,
-    Features,
-    UtilityReport,
-    auc,
-    build_features,
-    category_mask,
-    join,
-    resample_weights,
-    target_levels,
-    trainings,
-    utility,
-)
+from synthdp.evaluate.utility import SIDES, Features, UtilityReport, trainings, utility
 from synthdp.progress import Advance, Steps, unheard
 
 if TYPE_CHECKING:
@@ -148,16 +137,16 @@ def _predicted_right(
         return None
     settings: dict[str, Any] = {
         "classes": domain[target].levels,
-        "mask": category_mask(domain, names),
+        "mask": learnt.category_mask(domain, names),
     }
     seed = int(rng.integers(2**31))
-    test = join([*build_features(domain, held_out, names).values()])
-    truth = target_levels(domain[target], held_out[target])
+    test = learnt.join([*learnt.build_features(domain, held_out, names).values()])
+    truth = learnt.target_levels(domain[target], held_out[target])
     right = []
     for frame in (real, synthetic):
         chosen = frame.iloc[rng.permutation(len(frame))[:10_000]]
-        train = join([*build_features(domain, chosen, names).values()])
-        labels = target_levels(domain[target], chosen[target])
+        train = learnt.join([*learnt.build_features(domain, chosen, names).values()])
+        labels = learnt.target_levels(domain[target], chosen[target])
         learner = CLASSIFIERS["logistic"]
         trained = class_scores(learner, train, labels, test, seed=seed, **settings)
         right.append(trained.output.argmax(axis=1) == truth)
@@ -202,18 +191,18 @@ def two_sample(
     if size < min_rows:
         return ()
     held_out, drawn, trained_on = (
-        join([*build_features(domain, chosen, domain.names).values()])
+        learnt.join([*learnt.build_features(domain, chosen, domain.names).values()])
         for frame in (real_test, synthetic, real_train)
         for chosen in (frame.iloc[rng.permutation(len(frame))[:size]],)
     )
-    mask, rows = category_mask(domain, domain.names), []
+    mask, rows = learnt.category_mask(domain, domain.names), []
     for name, other in (("synthetic from real", drawn), ("real from real", trained_on)):
         for learner in ("logistic", "boosted_trees"):
             scores, truth = _separated(
                 learner, held_out, other, mask, seed=int(rng.integers(2**31))
             )
-            weights = resample_weights(len(truth), 200, rng=rng)
-            resampled = auc(scores, truth == 1, weights)
+            weights = learnt.resample_weights(len(truth), 200, rng=rng)
+            resampled = learnt.auc(scores, truth == 1, weights)
             low, high = np.nanquantile(resampled[1:], (0.025, 0.975))
             rows.append(TwoSampleRow(name, learner, float(resampled[0]), float(low), float(high)))
     return tuple(rows)
