@@ -404,7 +404,6 @@ def write_internal_visits(folder: Path, content: VisitJudgement) -> Path:
 
 
 def render_visits(content: VisitJudgement) -> str:
-    """The page as HTML text."""
     text: str = template("internal_visits.html.j2").render(
         content=content,
         facts=content.facts,
