@@ -2,4 +2,4 @@
 
 from synthdp import door
 
-__getattr__ = door(__name__, "effects functional run visits")
+__getattr__ = door(__name__, "functional effects visits run")

@@ -2,6 +2,6 @@ from synthdp import door
 
 __getattr__ = door(
     __name__,
-    "contrib.anm_direction contrib.rank_pc contrib.rcit_pc formats formats.dot pag tables "
-    "validation",
+    "formats formats.dot pag tables validation contrib.anm_direction contrib.rank_pc "
+    "contrib.rcit_pc",
 )

@@ -4,6 +4,6 @@ from synthdp import door
 
 __getattr__ = door(
     __name__,
-    "index internal.appendix internal.content internal.page prose public.content "
-    "public.sections sections public.page",
+    "prose sections index public.content public.sections public.page internal.content "
+    "internal.appendix internal.page",
 )
