@@ -19,7 +19,7 @@ import numpy.typing as npt
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.formats.bif import Family, NetworkText, Row, read_network_text, shown
-from synthdp.graph.formats.tokens import GraphFileError, mistake
+from synthdp.graph.formats.draft import GraphFileError, mistake
 
 MAX_TABLE_CELLS = 1_000_000
 MAX_CELLS = 10_000_000  # of all tables of a file

@@ -15,7 +15,7 @@ from scipy.stats import norm
 
 from synthdp.graph.chi_square import Answer
 from synthdp.graph.contrib.rank_pc import rank_answer
-from synthdp.privacy.mechanisms.ranks import STEPS, kendall, spearman
+from synthdp.privacy.mechanisms.ranks import STEPS, kendall_sums, spearman_sums
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -24,7 +24,7 @@ Floats = npt.NDArray[np.float64]
 def exact_kendall(counts: Ints, *, level: float, margin: float) -> Answer:
     """Test on counts `[strata, levels of x, levels of y]`, with the exact variance under ties."""
     n = counts.sum((1, 2))
-    score = kendall(counts, n)[0] / STEPS
+    score = kendall_sums(counts, n)[0] / STEPS
     variance = float(
         np.sum((9 / (2 * n + 5)) ** 2 * _tied_variance(counts.sum(2), counts.sum(1), n))
     )
@@ -51,7 +51,7 @@ def _tied_variance(x: Ints, y: Ints, n: Ints) -> Floats:
 def exact_spearman(counts: Ints, *, level: float, margin: float) -> Answer:
     """Test on counts `[strata, levels of x, levels of y]`, with the exact variance under ties."""
     n = counts.sum((1, 2))
-    score, m = spearman(counts, n)[0] / STEPS, n.astype(float)
+    score, m = spearman_sums(counts, n)[0] / STEPS, n.astype(float)
     # Var(sum a b) over permutations is sum a^2 sum b^2 / (n - 1).
     spread = _spread(counts.sum(2)) * _spread(counts.sum(1)) / np.maximum(m - 1, 1)
     variance = float(np.sum((3 / np.maximum(m * (m + 1), 1)) ** 2 * spread))

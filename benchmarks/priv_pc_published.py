@@ -28,7 +28,7 @@ from synthdp.data.encoding import Codes
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.contrib.rank_pc import SETTINGS, Links, graph_of
 from synthdp.graph.knowledge import Knowledge, Pair
-from synthdp.privacy.mechanisms.ranks import STEPS, kendall
+from synthdp.privacy.mechanisms.ranks import STEPS, kendall_sums
 from synthdp.privacy.table import count_tables
 
 LEVEL, TWEAK = 0.05, 0.02
@@ -57,7 +57,7 @@ def published_p_value(counts: npt.NDArray[np.int64]) -> float:
     m = kept.sum((1, 2)).astype(float)
     weight = float((9 * m * (m - 1) / (4 * m + 10)).sum())
     return (
-        float(norm.sf(abs(kendall(kept, kept.sum((1, 2)))[0] / STEPS) / math.sqrt(weight)))
+        float(norm.sf(abs(kendall_sums(kept, kept.sum((1, 2)))[0] / STEPS) / math.sqrt(weight)))
         if weight
         else math.nan
     )

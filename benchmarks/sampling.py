@@ -74,6 +74,7 @@ def measured(
     *, spec: str, hidden: int | None, rows: int, threads: int, repeats: int
 ) -> dict[str, object]:
     """One case, in this process."""
+    from synthdp.bundle.table_files import write_blocks
     from synthdp.data.domain import Domain
     from synthdp.data.level_groups import LevelGroups
     from synthdp.graph.causal import CausalGraph
@@ -82,7 +83,6 @@ def measured(
     from synthdp.model.constraints import Constraints
     from synthdp.model.fit import architecture_for
     from synthdp.model.synthesizer import untrained
-    from synthdp.sample.files import write_blocks
     from synthdp.sample.sampler import Sampler
     from synthdp.spec.load.loader import load_spec
 

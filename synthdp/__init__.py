@@ -10,6 +10,10 @@ The names below are imported when they are first asked for, so that `import synt
 True
 """
 
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -44,3 +48,20 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+def door(room: str, modules: str) -> Callable[[str], Any]:
+    """Return a room's `__getattr__`: the public names of `modules`, imported when asked for.
+
+    Tests ask the room for them, so that a name may move to another file of it.
+    """
+    return partial(_named, room, modules.split())
+
+
+def _named(room: str, modules: list[str], name: str) -> Any:
+    if not name.startswith("_") and find_spec(f"{room}.{name}") is None:
+        for module in modules:
+            home = import_module(f"{room}.{module}")
+            if hasattr(home, name):
+                return getattr(home, name)
+    raise AttributeError(f"module {room!r} has no attribute {name!r}")

@@ -2,8 +2,6 @@
 what it is about.
 """
 
-from __future__ import annotations
-
 import logging
 import shutil
 import subprocess
@@ -16,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthdp.bundle.audit_record import Audit, AuditRecord, DeclaredAttack, Membership
+from synthdp.bundle import Audit, AuditRecord, DeclaredAttack, Membership
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.spec.model import ReleaseSpec, Shares
 

@@ -9,8 +9,6 @@ that follow the name of the test or of the fixture that is shared. A child proce
 So does all that is slow: figures of the dashboard are of noise as it is.
 """
 
-from __future__ import annotations
-
 import secrets
 import zlib
 from collections.abc import Callable, Iterator

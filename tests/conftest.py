@@ -10,8 +10,6 @@ chance of failure that `tests/chance.py` states. Their sum is less than 1e-4. Hy
 through the same examples each time; `make fuzz` looks for others.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

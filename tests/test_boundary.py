@@ -19,6 +19,9 @@ from pathlib import Path
 
 import pytest
 
+import synthdp
+from synthdp.privacy.private import Released
+
 ROOT = Path(__file__).parent.parent
 KERNEL = "synthdp/privacy/"
 
@@ -52,6 +55,9 @@ TABLE_READERS = {
     "synthdp/verify/diff.py",
 }
 KEY_HOLDERS = (KERNEL,)
+# `door` imports by name: the modules that a room's front names as constants, and of these no name
+# that begins with an underscore.
+DOOR = "synthdp/__init__.py"
 
 Finding = tuple[str, int, str]
 Rule = Callable[[str, ast.AST], Iterator[tuple[int, str]]]
@@ -144,8 +150,9 @@ def reflection(name: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
     for line, word, call in called(tree):
         if word in ("eval", "exec", "__import__", "compile") and isinstance(call.func, ast.Name):
             yield line, word
-        if word in ("import_module", "vars") and not all(
-            isinstance(a, ast.Constant) for a in call.args
+        if (word == "door" or (word in ("import_module", "vars") and name != DOOR)) and not all(
+            isinstance(a, ast.Constant) or (word == "door" and ast.unparse(a) == "__name__")
+            for a in call.args
         ):
             yield line, word
         if (
@@ -301,6 +308,8 @@ PLANTED: dict[str, tuple[str, ...]] = {
         "from synthdp.privacy import private\nkey = getattr(private, '_KERNEL' + '_KEY')",
         "from synthdp.privacy import private\nkey = vars(private)",
         "import importlib\nm = importlib.import_module('synthdp.' + 'privacy.private')",
+        "from synthdp import door\nfind = door('synthdp.' + 'privacy', 'private')",
+        "from synthdp import door\nfind = door(__name__, 'privacy' + '.private')",
         "x = eval('1')",
         "from synthdp.privacy.private import Private\nkey = Private.unseal.__globals__",
     ),
@@ -403,3 +412,10 @@ def test_import_contracts_catch_a_breach(lint_imports: str, tmp_path: Path) -> N
     done = run_linter(lint_imports, tmp_path)
     assert done.returncode != 0
     assert "attacks stand alone BROKEN" in done.stdout
+
+
+def test_a_door_opens_no_private_name() -> None:
+    found = synthdp.door("synthdp.privacy", "private")
+    assert found("Released") is Released
+    with pytest.raises(AttributeError, match="no attribute '_KERNEL_KEY'"):
+        found("_KERNEL_KEY")

@@ -1,7 +1,5 @@
 """The quick tests fail by chance in less than one of 10,000 runs, and draw by seeds."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

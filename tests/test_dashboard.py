@@ -1,7 +1,5 @@
 """The dashboard shows what was measured, and says what was not."""
 
-from __future__ import annotations
-
 import json
 import re
 import runpy

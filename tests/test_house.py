@@ -1,13 +1,13 @@
 """The house stays as it was moved into: rooms, arrows, lengths, and no old prefix of a constant."""
 
-from __future__ import annotations
-
+import ast
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from benchmarks.house import entered, measures, modules, product
+from benchmarks.house import ROOT, entered, measures, modules, product
 
 pytestmark = pytest.mark.check
 
@@ -68,3 +68,25 @@ def test_nothing_says_to_install_synthdp_by_its_name() -> None:
         files += [p for p in (root / folder).rglob("*") if p.suffix in (".py", ".md", ".j2")]
     told = [p.name for p in files if by_name.search(p.read_text(encoding="utf-8"))]
     assert len(files) > 250 and told == []
+
+
+ROOMS = [f"synthdp.{m.room}" for m in product() if m.room and "= door(" in m.text]
+
+
+@pytest.mark.parametrize("front", ["synthdp_attacks", *ROOMS])
+def test_a_name_asked_of_a_room_is_one_thing(front: str) -> None:
+    """A room's front takes the first of its modules that has a name: none may mean another."""
+    room = import_module(front)
+    below = [m.path.stem for m in modules(ROOT / "attacks" / "synthdp_attacks")]
+    names = room.__getattr__.args[1] if front in ROOMS else sorted({*below} - {"__init__"})
+    homes = [import_module(f"{front}.{name}") for name in names]
+    asked = {
+        alias.name
+        for module in modules(ROOT / "tests")
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ImportFrom) and node.module == front
+        for alias in node.names
+    }
+    found = {name: [vars(home)[name] for home in homes if name in vars(home)] for name in asked}
+    assert sum(map(len, found.values())) > 5
+    assert [n for n, values in found.items() if any(v is not values[0] for v in values)] == []

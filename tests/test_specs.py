@@ -1,7 +1,5 @@
 """Every spec in specs/ loads, can be planned within its budget, and fits its table's header."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Learners and small products run on one thread, whatever the machine has."""
 
-from __future__ import annotations
-
 import numpy as np
 from threadpoolctl import threadpool_info
 

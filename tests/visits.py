@@ -1,7 +1,5 @@
 """Made-up persons with visits, and their spec: for tests of linked tables."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -16,19 +16,11 @@ report = attack_anonymity(synthetic, members, non_members, public=Public(sizes),
 rng=rng)
 """
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from synthdp_attacks.anonymity import AnonymityReport, Risk, attack_anonymity
-    from synthdp_attacks.codes import Bins, decode, encode, public_of
-    from synthdp_attacks.epsilon import (
-        Claim,
-        ceiling_accuracy,
-        ceiling_advantage,
-        ceiling_from_profile,
-        epsilon_lower_bound,
-        provable_epsilon,
-    )
     from synthdp_attacks.fleet import RUNNERS, Fleet, Progress, tell_share
     from synthdp_attacks.game import (
         SELECTORS,
@@ -43,7 +35,16 @@ if TYPE_CHECKING:
     from synthdp_attacks.one_release import ShadowFreeReport, attack_release
     from synthdp_attacks.report import AttackRow, AttackVerdict, MembershipReport
     from synthdp_attacks.runners import Dask, FleetError, Loky, Runner, Serial
-    from synthdp_attacks.statistics import Interval, shared_confidence
+    from synthdp_attacks.statistics import (
+        Claim,
+        Interval,
+        ceiling_accuracy,
+        ceiling_advantage,
+        ceiling_from_profile,
+        epsilon_lower_bound,
+        provable_epsilon,
+        shared_confidence,
+    )
     from synthdp_attacks.tables import (
         NoisyCounts,
         attack_tables,
@@ -54,11 +55,15 @@ if TYPE_CHECKING:
     )
     from synthdp_attacks.threat import (
         AttackError,
+        Bins,
         GroupTrainer,
         Public,
         ThreatModel,
         Trainer,
         WhiteBox,
+        decode,
+        encode,
+        public_of,
     )
 
 __all__ = [
@@ -117,15 +122,25 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """A name, of the module that has it: who asks for statistics imports no fleet."""
-        if name not in __all__:
+        """A public name, of the module that has it: who asks for statistics imports no fleet."""
+        if name.startswith("_") or find_spec(f"{__name__}.{name}"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from synthdp_attacks import codes, epsilon, statistics, threat
+        from synthdp_attacks import statistics, threat
 
-        for home in (threat, statistics, epsilon, codes):
-            if hasattr(home, name):
-                return getattr(home, name)
-        from synthdp_attacks import anonymity, fleet, game, membership, one_release, report, tables
+        if home := next((h for h in (threat, statistics) if hasattr(h, name)), None):
+            return getattr(home, name)
+        from synthdp_attacks import (
+            anonymity,
+            fleet,
+            game,
+            membership,
+            one_release,
+            report,
+            runners,
+            tables,
+        )
 
-        homes = (anonymity, fleet, game, membership, one_release, report, tables)
-        return next(getattr(home, name) for home in homes if hasattr(home, name))
+        homes = (anonymity, fleet, game, membership, one_release, report, runners, tables)
+        if home := next((h for h in homes if hasattr(h, name)), None):
+            return getattr(home, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -26,7 +26,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
-from synthdp_attacks.epsilon import Claim, choose_threshold, provable_epsilon
 from synthdp_attacks.fleet import Fleet
 from synthdp_attacks.game import (
     MINIMUM_PAIRS,
@@ -39,7 +38,16 @@ from synthdp_attacks.game import (
 )
 from synthdp_attacks.one_release import LIKELIHOODS
 from synthdp_attacks.report import AttackVerdict, MembershipReport, attack_row, judged
-from synthdp_attacks.statistics import Counts, Interval, advantage, roc, shared_confidence
+from synthdp_attacks.statistics import (
+    Claim,
+    Counts,
+    Interval,
+    advantage,
+    choose_threshold,
+    provable_epsilon,
+    roc,
+    shared_confidence,
+)
 from synthdp_attacks.threat import (
     AttackError,
     BoolArray,

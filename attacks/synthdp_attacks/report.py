@@ -10,16 +10,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from synthdp_attacks import statistics as stats
-from synthdp_attacks.epsilon import (
+from synthdp_attacks.game import GameOutcome
+from synthdp_attacks.statistics import (
     Claim,
+    Counts,
+    Interval,
     allowed_true_positives,
     epsilon_lower_bound,
     power_warnings,
     profile_excess,
     proven_rates,
 )
-from synthdp_attacks.game import GameOutcome
-from synthdp_attacks.statistics import Counts, Interval
 from synthdp_attacks.threat import BoolArray, FloatArray
 
 LOW_RATES = (0.01, 0.001)

@@ -117,7 +117,7 @@ class Dask:
         with self._connect() as client, catch_warnings():  # closed, it calls off what is left
             filterwarnings("ignore", message="Sending large graph")  # it is the table
             names = [f"model-{group[0]:06d}-{uuid4().hex}" for group in groups]
-            flying = dict(zip(client.map(_Sealed(job), groups, key=names), groups, strict=True))
+            flying = dict(zip(client.map(Sealed(job), groups, key=names), groups, strict=True))
             for future in flying:
                 future.add_done_callback(landed.put)
             while flying:
@@ -205,7 +205,7 @@ def _told(error: BaseException | None) -> BaseException:
 
 
 @dataclass(frozen=True)
-class _Sealed:
+class Sealed:
     """A job in a worker, whose `repr`, which Dask logs, does not show what it holds."""
 
     job: Job = field(repr=False)

@@ -23,10 +23,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.stats import norm
 
-from synthdp_attacks.epsilon import Claim
 from synthdp_attacks.game import GameOutcome
 from synthdp_attacks.report import AttackVerdict, judged
-from synthdp_attacks.statistics import CONFIDENCE, Counts
+from synthdp_attacks.statistics import CONFIDENCE, Claim, Counts
 from synthdp_attacks.threat import AttackError, BoolArray, Codes, FloatArray, Score
 
 
@@ -197,7 +196,7 @@ def two_worlds_ratio(outside: Codes, inside: Codes) -> Callable[[Sequence[NoisyC
         for table in tables:
             key = (table.columns, table.counts.shape)
             if key not in known:
-                known[key] = (_counted(outside, table), _counted(inside, table))
+                known[key] = (counted(outside, table), counted(inside, table))
             without, with_ = known[key]
             cells = np.flatnonzero(with_ != without)
             above = np.ravel(table.counts)[cells] - (with_ + without)[cells] / 2
@@ -207,7 +206,7 @@ def two_worlds_ratio(outside: Codes, inside: Codes) -> Callable[[Sequence[NoisyC
     return ratio
 
 
-def _counted(rows: Codes, table: NoisyCounts) -> FloatArray:
+def counted(rows: Codes, table: NoisyCounts) -> FloatArray:
     """Exact counts of all cells, flat."""
     shape, levels = table.counts.shape, table.levels(rows)
     own = levels[table.there(levels)].T.astype(np.int64)

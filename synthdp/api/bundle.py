@@ -178,8 +178,8 @@ class Bundle:
         >>> bool((bundle.sample(50, given="age >= 40 and not smoker")["age"] >= 40).all())
         True
         """
+        from synthdp.bundle.table_files import typed_rows
         from synthdp.errors import OutputError
-        from synthdp.sample.files import typed_rows
         from synthdp.sample.sampler import Sampler, generator
 
         asked = [rows for rows in (n, num_rows) if rows is not None]
@@ -284,8 +284,8 @@ class Bundle:
         >>> [len(table) for table in copies.tables], copies.spanned["sets"][0]["columns"]
         ([50, 50, 50], ['smoker'])
         """
+        from synthdp.bundle.table_files import typed_rows
         from synthdp.inference.copies import copies_of
-        from synthdp.sample.files import typed_rows
 
         found = copies_of(self.path, m, columns=columns, rows=rows, seed=seed)
         tables = [typed_rows(iter([table]), found.columns) for table in found]

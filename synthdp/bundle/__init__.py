@@ -1,1 +1,8 @@
 """The public bundle: what may leave, the certificate, and the files for those who use the data."""
+
+from synthdp import door
+
+__getattr__ = door(
+    __name__,
+    "audit_record certificate_text deployment linked linked_texts noisy_values signing table_files",
+)

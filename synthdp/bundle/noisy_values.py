@@ -157,18 +157,15 @@ def sums_json(sums: Mapping[str, Sums]) -> dict[str, Any]:
 def _plain(value: Sums) -> dict[str, Any]:
     if isinstance(value, NoisyProducts):
         return {"sigma": value.sigma, "products": value.sums.tolist()}
+    one = value.contrast
     return {
         "sigma": value.sigma,
         "shape": list(value.counts.shape),
         "counts": value.counts.ravel().tolist(),
         "sums": value.sums.ravel().tolist(),
         "squares": value.squares.ravel().tolist(),
-        **({} if value.contrast is None else {"contrast": _plain_contrast(value.contrast)}),
+        **({"contrast": {"sigma": one.sigma, "sums": one.sums.tolist()}} if one else {}),
     }
-
-
-def _plain_contrast(value: NoisyContrast) -> dict[str, Any]:
-    return {"sigma": value.sigma, "sums": value.sums.tolist()}
 
 
 def sums_from_json(

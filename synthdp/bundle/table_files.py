@@ -9,6 +9,8 @@ from __future__ import annotations
 import csv
 import io
 import re
+import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +23,8 @@ import yaml
 from synthdp.bundle.certificate import Certificate
 from synthdp.bundle.certificate_text import about_column, template_text, title_of
 from synthdp.data.kinds import column_kind
-from synthdp.errors import VerifyError
+from synthdp.errors import OutputError, VerifyError, disk_errors
+from synthdp.files import draft_of
 from synthdp.spec.load.wording import up
 from synthdp.spec.model import Column, Dataset, ReleaseSpec
 
@@ -65,10 +68,11 @@ def write_csv(frame: pd.DataFrame, columns: Mapping[str, Column], path: Path) ->
 def write_csv_blocks(
     blocks: Iterable[pd.DataFrame], columns: Mapping[str, Column], file: IO[str]
 ) -> None:
-    """The same into an open file, block by block."""
+    """The same into an open file, block by block, with instants as text."""
     head = ",".join(map(_csv_field, columns)) + "\n"
     for block in blocks:  # nothing is written before there are rows
-        file.write(head + csv_lines(as_written(block, columns)))
+        written = {n: column_kind(c).written(c, block[n]) for n, c in columns.items()}
+        file.write(head + csv_lines(pd.DataFrame(written)))
         head = ""
 
 
@@ -101,13 +105,6 @@ def _csv_field(value: Any) -> str:
     text = value if isinstance(value, str) else repr(value)
     quoted = any(mark in text for mark in ',"\r\n')
     return '"' + text.replace('"', '""') + '"' if quoted else text
-
-
-def as_written(frame: pd.DataFrame, columns: Mapping[str, Column]) -> pd.DataFrame:
-    """`frame` in the order of `columns`, with instants as text."""
-    return pd.DataFrame(
-        {name: column_kind(column).written(column, frame[name]) for name, column in columns.items()}
-    )
 
 
 def descriptor(spec: ReleaseSpec, *, run: str, csv: WrittenFile) -> dict[str, Any]:
@@ -459,3 +456,75 @@ def _labels(name: str, column: Column) -> dict[str, Any]:
             for listed in kind.frictionless(column)["categories"]
         ],
     }
+
+
+SUFFIXES = (".csv", ".parquet")
+
+
+def check_file(out: Path) -> None:
+    """Whether a sample can be written to `out`.
+
+    Raises:
+        OutputError: its name ends in something else than a known format, or its folder does not
+            exist.
+    """
+    if out.suffix not in SUFFIXES:
+        raise OutputError(
+            f"{out.name}: the format follows from the end of the name, and this is none",
+            hint=f"known are {', '.join(SUFFIXES)}",
+        )
+    if out.is_dir() or not out.parent.is_dir():
+        raise OutputError(
+            f"{out}: is a folder, or lies in one that does not exist",
+            hint="name a file in a folder that exists",
+        )
+
+
+def write_blocks(
+    blocks: Iterator[pd.DataFrame], columns: Mapping[str, Column], out: Path | None
+) -> None:
+    """Write to `out`, or as CSV to stdout.
+
+    The file appears complete or not at all, also after an interruption.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    if out is None:
+        write_csv_blocks(blocks, columns, sys.stdout)
+        return
+    check_file(out)
+    hint = "check the folder, its permissions and the space on its disk"
+    with disk_errors(f"{out}: cannot be written", hint=hint), draft_of(out) as draft:
+        if out.suffix == ".parquet":
+            _write_parquet(blocks, draft)
+        else:
+            with draft.open("w", encoding="utf-8", newline="") as file:
+                write_csv_blocks(blocks, columns, file)
+
+
+def typed_rows(blocks: Iterator[pd.DataFrame], columns: Mapping[str, Column]) -> pd.DataFrame:
+    """Drawn rows, typed as the table of a bundle.
+
+    They go by way of a file, so that the types are those of the table to the letter.
+
+    >>> import synthdp
+    >>> str(synthdp.Bundle("releases/clinic/bundle").sample(5)["smoker"].dtype)
+    'boolean'
+    """
+    with tempfile.TemporaryDirectory(prefix="synthdp-") as folder:
+        file = Path(folder) / "rows.csv"
+        write_blocks(blocks, columns, file)
+        frame: pd.DataFrame = typed_frame(file, columns)
+    return frame
+
+
+def _write_parquet(blocks: Iterator[pd.DataFrame], path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    first = pa.Table.from_pandas(next(blocks), preserve_index=False)
+    with pq.ParquetWriter(path, first.schema) as writer:
+        writer.write_table(first)
+        for block in blocks:
+            writer.write_table(pa.Table.from_pandas(block, first.schema, preserve_index=False))

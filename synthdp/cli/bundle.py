@@ -218,7 +218,7 @@ def sample(
     --given of those that were observed so.
     """
     from synthdp.bundle.content import is_linked
-    from synthdp.sample.files import check_file, write_blocks
+    from synthdp.bundle.table_files import check_file, write_blocks
     from synthdp.sample.sampler import Sampler, generator
 
     if is_linked(bundle):
@@ -300,8 +300,8 @@ def copies(
     """Write copies of some columns whose pooled analyses have right 95% intervals for what a
     bundle's noisy tables span; spanned.json says for what.
     """
+    from synthdp.bundle.table_files import write_blocks
     from synthdp.inference.copies import copies_of
-    from synthdp.sample.files import write_blocks
 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise OutputError(

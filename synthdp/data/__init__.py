@@ -1,1 +1,5 @@
 """How values become levels, and levels values: the public description of a table."""
+
+from synthdp import door
+
+__getattr__ = door(__name__, "basis kinds")

@@ -1,1 +1,5 @@
 """The synthesizer: a causally consistent variational autoencoder, its sampler and raking."""
+
+from synthdp import door
+
+__getattr__ = door(__name__, "constraints contrasts estimands raking")

@@ -48,7 +48,7 @@ from synthdp.privacy.mechanisms.interaction_screen import (
 )
 from synthdp.privacy.plan import INTERACTIONS, MechanismFactory, graph_purpose, needed
 from synthdp.privacy.private import Released
-from synthdp.spec.model import Column, ReleaseSpec
+from synthdp.spec.model import ReleaseSpec
 from synthdp.spec.model.columns import Ranged
 from synthdp.spec.model.rules import engine_of, tables_only
 
@@ -107,11 +107,9 @@ def screened_targets(spec: ReleaseSpec) -> tuple[str, ...]:
         return ()
     order = prediction_order(spec.graph, tuple(spec.modelled), targets)
     late = [name for name in order[min(SETTINGS.orders) :] if name in targets]
-    return tuple(name for name in late if _splittable(spec.modelled[name]))
-
-
-def _splittable(column: Column) -> bool:
-    return isinstance(column, Ranged) or column.level_count <= SETTINGS.max_classes
+    columns, most = spec.modelled, SETTINGS.max_classes
+    split = (n for n in late if isinstance(columns[n], Ranged) or columns[n].level_count <= most)
+    return tuple(split)
 
 
 def with_screen(

@@ -1,1 +1,11 @@
 """The trusted kernel: the only code that opens rows, adds noise, or charges the ledger."""
+
+from synthdp import door
+
+__getattr__ = door(
+    __name__,
+    "events.base events.composition mechanisms.mechanism mechanisms.anm mechanisms.contrasts "
+    "mechanisms.frequent_texts mechanisms.interaction_screen mechanisms.private_search "
+    "mechanisms.ranks mechanisms.views readers.checks readers.query inspection linked "
+    "dpsgd.batched",
+)

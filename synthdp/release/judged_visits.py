@@ -19,7 +19,7 @@ from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.session import Session
 from synthdp.privacy.table import Table
 from synthdp.release.judge import NotJudged
-from synthdp.report.internal.visits import VisitJudgement, write_internal_visits
+from synthdp.report.internal.page import VisitJudgement, write_internal_visits
 
 
 def judge_visits(

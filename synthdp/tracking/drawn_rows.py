@@ -18,8 +18,8 @@ from mlflow.pyfunc import PythonModel
 
 sys.path.insert(0, str(Path(__file__).with_name("code") / "synthdp.zip"))
 
+from synthdp.bundle.table_files import typed_rows
 from synthdp.errors import OutputError
-from synthdp.sample.files import typed_rows
 from synthdp.sample.sampler import Sampler, generator
 
 

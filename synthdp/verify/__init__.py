@@ -1,1 +1,5 @@
 """Verification of a bundle by anyone, offline."""
+
+from synthdp import door
+
+__getattr__ = door(__name__, "at_hand content linked reader releases")

@@ -1,7 +1,5 @@
 """One folder for all examples of the Python face: a small spec, its table and its release."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every example (`>>>`) in a docstring runs, and every public name of the Python face has one."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """The Python face: lazy, typed, the command line's own words, and rows that come from Python."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Objects keep to the folders that they were made in, whatever the working folder becomes."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import subprocess
@@ -14,12 +12,12 @@ import pytest
 import yaml
 
 import synthdp
-from synthdp.bundle.signing import make_keys
+from synthdp.bundle import make_keys
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError, OutputError
 from synthdp.ledger.ledger import Ledger
+from synthdp.privacy import read_query
 from synthdp.privacy.engines.on_sql import SqlEngine
-from synthdp.privacy.readers.query import read_query
 from synthdp.release import job, run
 from synthdp.spec.model import Categorical, SqlSource
 from tests.api.conftest import CLINIC, clinic

@@ -2,15 +2,13 @@
 few models costs.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from synthdp_attacks.membership import CLASSIFIERS
+from synthdp_attacks import CLASSIFIERS
 
 sys.path.insert(
     0, str(Path(__file__).parent)

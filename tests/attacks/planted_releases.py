@@ -2,15 +2,12 @@
 private.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 from sklearn.tree import DecisionTreeClassifier
 
-from synthdp_attacks import Public
-from synthdp_attacks.threat import Codes
+from synthdp_attacks import Codes, Public
 
 COLUMNS = 9
 PUBLIC = Public((4,) * COLUMNS)

@@ -1,7 +1,5 @@
 """Work of a fleet that leaves traces, and runners that go wrong on purpose."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable, Generator, Sequence
@@ -10,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from synthdp_attacks.fleet import Work
-from synthdp_attacks.runners import Group, Job, WorkerDied
+from synthdp_attacks import Group, Job, Work, WorkerDied
 
 
 def squares(runs: Path, *, kills: Callable[[int, int], bool] = lambda index, run: False) -> Work:

@@ -2,8 +2,6 @@
 leaks, silence elsewhere.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any
@@ -13,18 +11,22 @@ import pytest
 from planted_releases import PUBLIC, Trees, leaky, population
 from scipy.stats import binom
 
-from synthdp_attacks import AnonymityReport, AttackError, Public, attack_anonymity, attack_release
-from synthdp_attacks.anonymity import (
+from synthdp_attacks import (
     GUESSERS,
+    AnonymityReport,
+    AttackError,
+    Codes,
+    Public,
     Trials,
+    attack_anonymity,
+    attack_release,
+    clopper_pearson,
     excess,
     inference,
     linkability,
     risk_of,
     singling_out,
 )
-from synthdp_attacks.statistics import clopper_pearson
-from synthdp_attacks.threat import Codes
 
 
 def asked(share: float, *, rows: int = 300, seed: int = 1) -> AnonymityReport:

@@ -2,8 +2,6 @@
 row holds.
 """
 
-from __future__ import annotations
-
 import io
 from typing import Any
 
@@ -11,8 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthdp_attacks import AttackError, Bins, Public, decode, encode, public_of
-from synthdp_attacks.codes import Column
+from synthdp_attacks import AttackError, Bins, Column, Public, decode, encode, public_of
 
 COLUMNS: dict[str, Column] = {
     "age": Bins((0, 18, 65, 120)),

@@ -2,8 +2,6 @@
 rows is caught by nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,17 +10,19 @@ import pytest
 from planted_releases import COLUMNS, PUBLIC, Trees, population
 
 from synthdp_attacks import (
+    CLASSIFIERS,
+    EXTRACTORS,
+    LIKELIHOODS,
+    Codes,
     Fleet,
     MembershipReport,
+    Trainer,
     WhiteBox,
     attack_anonymity,
     attack_membership,
     attack_release,
     isolated_targets,
 )
-from synthdp_attacks.membership import CLASSIFIERS, EXTRACTORS
-from synthdp_attacks.one_release import LIKELIHOODS
-from synthdp_attacks.threat import Codes, Trainer
 
 pytestmark = pytest.mark.check
 

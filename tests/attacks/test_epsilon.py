@@ -2,8 +2,6 @@
 epsilon.
 """
 
-from __future__ import annotations
-
 from math import exp, log
 from typing import Any
 
@@ -12,9 +10,11 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
-from synthdp_attacks import AttackError
-from synthdp_attacks.epsilon import (
+from synthdp_attacks import (
+    AttackError,
     Claim,
+    Counts,
+    Interval,
     ceiling_accuracy,
     ceiling_advantage,
     ceiling_from_profile,
@@ -24,7 +24,6 @@ from synthdp_attacks.epsilon import (
     profile_excess,
     provable_epsilon,
 )
-from synthdp_attacks.statistics import Counts, Interval
 
 
 def gaussian_delta(epsilon: float, sigma: float) -> float:

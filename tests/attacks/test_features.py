@@ -2,30 +2,27 @@
 family.
 """
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np
 import pytest
 from scipy.stats.contingency import association
 
-from synthdp_attacks import AttackError, Public
-from synthdp_attacks.game import (
+from synthdp_attacks import (
+    CLASSIFIERS,
+    EXTRACTORS,
+    QUERIES,
     SELECTORS,
+    AttackError,
+    Public,
+    column_subsets,
     declared_targets,
+    feature_matrix,
+    held_out_scores,
     isolated_targets,
     isolation,
     random_targets,
     rarity,
-)
-from synthdp_attacks.membership import (
-    CLASSIFIERS,
-    EXTRACTORS,
-    QUERIES,
-    column_subsets,
-    feature_matrix,
-    held_out_scores,
     scores_after_fit,
 )
 

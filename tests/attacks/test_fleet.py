@@ -2,8 +2,6 @@
 kill.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -13,8 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp_attacks import RUNNERS, Fleet, FleetError, Progress, tell_share
-from synthdp_attacks.runners import Dask, Group, Job, Loky, Serial, WorkerDied
+from synthdp_attacks import (
+    RUNNERS,
+    Dask,
+    Fleet,
+    FleetError,
+    Group,
+    Job,
+    Loky,
+    Progress,
+    Serial,
+    WorkerDied,
+    tell_share,
+)
 from tests.attacks.runners import runs_of, squares, values
 
 

@@ -2,8 +2,6 @@
 nothing left running.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 import time
@@ -14,9 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp_attacks import Fleet, FleetError, Game, Progress, play
-from synthdp_attacks.runners import Dask, Serial, _Sealed
-from synthdp_attacks.threat import Codes
+from synthdp_attacks import Codes, Dask, Fleet, FleetError, Game, Progress, Sealed, Serial, play
 from tests.attacks.runners import runs_of, squares, values
 
 pytestmark = pytest.mark.check
@@ -191,7 +187,7 @@ def test_no_scheduler_is_a_clear_error_without_the_password(address: str, told: 
 
 
 def test_a_task_does_not_show_what_it_holds() -> None:
-    assert repr(_Sealed(Serial().__call__)) == "_Sealed()"  # type: ignore[arg-type]
+    assert repr(Sealed(Serial().__call__)) == "_Sealed()"  # type: ignore[arg-type]
 
 
 def test_a_missing_dask_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,15 +2,22 @@
 game.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from synthdp_attacks import AttackError, Fleet, FleetError, Game, Loky, play
-from synthdp_attacks.threat import Codes, Public, ThreatModel
+from synthdp_attacks import (
+    AttackError,
+    Codes,
+    Fleet,
+    FleetError,
+    Game,
+    Loky,
+    Public,
+    ThreatModel,
+    play,
+)
 from tests.attacks.runners import deadly
 
 TARGET = np.array([9, 9, 9])

@@ -2,8 +2,6 @@
 is for the one that kills.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import threading
@@ -16,10 +14,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp_attacks import AttackError, Game, play
-from synthdp_attacks.fleet import Arrays, Fleet, GroupWork, Progress
-from synthdp_attacks.runners import Dask, Group, Job, Loky, Runner, Serial, WorkerDied
-from synthdp_attacks.threat import Codes
+from synthdp_attacks import (
+    Arrays,
+    AttackError,
+    Codes,
+    Dask,
+    Fleet,
+    Game,
+    Group,
+    GroupWork,
+    Job,
+    Loky,
+    Progress,
+    Runner,
+    Serial,
+    WorkerDied,
+    play,
+)
 from tests.attacks.runners import values
 
 ROWS = np.arange(120).reshape(40, 3) % 7

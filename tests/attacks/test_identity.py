@@ -1,7 +1,5 @@
 """A trainer's name is the same in every process, and another one as soon as the trainer is."""
 
-from __future__ import annotations
-
 import importlib.util
 import linecache
 import os
@@ -16,9 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp_attacks import AttackError, FleetError, Game, play
-from synthdp_attacks.fleet import Fleet, identity_of
-from synthdp_attacks.threat import Codes, Trainer
+from synthdp_attacks import AttackError, Codes, Fleet, FleetError, Game, Trainer, identity_of, play
 
 ROWS = np.arange(120).reshape(40, 3) % 7
 

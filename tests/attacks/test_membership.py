@@ -2,8 +2,6 @@
 and does not flatter itself.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from math import exp
@@ -14,20 +12,23 @@ import pytest
 from scipy.stats import binom
 
 from synthdp_attacks import (
+    EXTRACTORS,
     AttackError,
     Claim,
+    Codes,
     Fleet,
     Loky,
     MembershipReport,
     Public,
     ThreatModel,
+    Trainer,
     attack_membership,
     ceiling_accuracy,
+    feature_matrix,
     isolated_targets,
     play,
+    scores_after_fit,
 )
-from synthdp_attacks.membership import EXTRACTORS, feature_matrix, scores_after_fit
-from synthdp_attacks.threat import Codes, Trainer
 
 SIZES = (4,) * 9
 BOOTSTRAP_LIMIT = 1 - exp(

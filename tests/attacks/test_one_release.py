@@ -2,8 +2,6 @@
 found where nothing is.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from itertools import product
@@ -13,19 +11,22 @@ import pytest
 from planted_releases import PUBLIC, Trees, leaky, population
 from scipy.stats import binom
 
-from synthdp_attacks import AttackError, Public
-from synthdp_attacks.one_release import (
+from synthdp_attacks import (
     SCORES,
+    AttackError,
     CategoricalKernel,
+    Codes,
+    Counts,
+    Public,
     ShadowFreeReport,
     View,
+    advantage,
     attack_release,
     best_threshold,
     closest,
+    hamming,
     likeliest_bandwidth,
 )
-from synthdp_attacks.statistics import Counts, advantage
-from synthdp_attacks.threat import Codes, hamming
 
 
 def game(

@@ -1,7 +1,5 @@
 """The README's example runs as printed, on fewer rows and pairs."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 refutation says what was refuted.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import exp
 
@@ -11,10 +9,20 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from synthdp_attacks import AttackVerdict, Claim, GameOutcome, MembershipReport, shared_confidence
-from synthdp_attacks.epsilon import allowed_true_positives
-from synthdp_attacks.report import judged
-from synthdp_attacks.statistics import CONFIDENCE, Counts, Interval, advantage, models_to_tell
+from synthdp_attacks import (
+    CONFIDENCE,
+    AttackVerdict,
+    Claim,
+    Counts,
+    GameOutcome,
+    Interval,
+    MembershipReport,
+    advantage,
+    allowed_true_positives,
+    judged,
+    models_to_tell,
+    shared_confidence,
+)
 
 MU = 0.2673  # one Gaussian with epsilon 1 at delta 1e-5
 GRID = tuple(

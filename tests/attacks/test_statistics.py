@@ -2,15 +2,13 @@
 hand.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import binom, binomtest, norm
 from sklearn.metrics import roc_auc_score
 
-from synthdp_attacks import AttackError
-from synthdp_attacks.statistics import (
+from synthdp_attacks import (
+    AttackError,
     Counts,
     accuracy,
     advantage,

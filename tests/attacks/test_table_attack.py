@@ -2,8 +2,6 @@
 reaches, and claims true and false.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from math import exp
 
@@ -14,6 +12,7 @@ from scipy.stats import binom, norm
 from synthdp_attacks import (
     AttackError,
     Claim,
+    Codes,
     NoisyCounts,
     attack_tables,
     best_table_advantage,
@@ -21,7 +20,6 @@ from synthdp_attacks import (
     table_ratio,
     two_worlds_ratio,
 )
-from synthdp_attacks.threat import Codes
 
 INSIDE = np.random.default_rng(0).integers(3, size=(40, 3))
 OUTSIDE, REPLACED = INSIDE[1:], np.concatenate([INSIDE[1:], 2 - INSIDE[:1]])

@@ -2,8 +2,6 @@
 together.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -11,24 +9,27 @@ import pytest
 
 from synthdp_attacks import (
     AttackError,
+    Codes,
     Fleet,
     FleetError,
     Game,
     MembershipReport,
     NoisyCounts,
+    Others,
     Public,
     ThreatModel,
     WhiteBox,
+    apart,
     attack_membership,
+    column_subsets,
     declared_targets,
     isolated_targets,
+    isolation,
     play,
     random_targets,
     table_score,
+    targeted,
 )
-from synthdp_attacks.game import Others, apart, isolation
-from synthdp_attacks.membership import column_subsets, targeted
-from synthdp_attacks.threat import Codes
 
 UNITS = np.repeat(np.arange(12) * 10, 3)  # numbers that are no positions
 ROWS = np.stack([np.arange(36), UNITS], axis=1)  # every row is unique, and names its unit

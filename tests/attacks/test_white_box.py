@@ -2,8 +2,6 @@
 good as theory allows and no better.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import exp
 from pathlib import Path
@@ -14,30 +12,30 @@ from scipy.stats import binom, norm
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 
 from synthdp_attacks import (
+    FALSE_ALARMS,
+    LIKELIHOODS,
     MAIN,
     AttackError,
+    CategoricalKernel,
     Claim,
+    Codes,
+    Counts,
     Fleet,
     MembershipReport,
     NoisyCounts,
+    OfflineLira,
+    OnlineLira,
     Public,
     ThreatModel,
+    Trainer,
     WhiteBox,
+    advantage,
     attack_membership,
     best_table_advantage,
     play,
     table_ratio,
     table_score,
 )
-from synthdp_attacks.one_release import (
-    FALSE_ALARMS,
-    LIKELIHOODS,
-    CategoricalKernel,
-    OfflineLira,
-    OnlineLira,
-)
-from synthdp_attacks.statistics import Counts, advantage
-from synthdp_attacks.threat import Codes, Trainer
 
 ROWS = np.random.default_rng(0).integers(3, size=(60, 4))
 PUBLIC = Public((3,) * 4)

@@ -1,7 +1,5 @@
 """Kernels broken on purpose, for audits to find: each differs from the real one in one way."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

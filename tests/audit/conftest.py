@@ -1,7 +1,5 @@
 """What the tests of the audits start from: a domain with every kind of column."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import dp_accounting

@@ -1,7 +1,5 @@
 """Examples of every mechanism of the kernel, for any domain; new ones get a line in `EXAMPLES`."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pkgutil
@@ -16,8 +14,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import synthdp.privacy
-from synthdp.audit.mechanisms.planned import (
+from synthdp.audit import (
     BATCH,
+    Kept,
     asks_all,
     chooses,
     drawn,
@@ -29,38 +28,40 @@ from synthdp.audit.mechanisms.planned import (
     signed_products,
     small_tables,
 )
-from synthdp.audit.mechanisms.replay import Kept
-from synthdp.data.basis import MAX_LEVELS, Basis
+from synthdp.data import MAX_LEVELS, Basis
 from synthdp.data.domain import ColumnDomain, Domain, level_features
 from synthdp.data.level_groups import LevelGroups
-from synthdp.model.estimands import Design
-from synthdp.privacy.dpsgd.layers import MaskedLinear, NodeLinear, ParentLookup
-from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
-from synthdp.privacy.mechanisms.anm import (
+from synthdp.model import Design
+from synthdp.privacy import (
     SCORES,
     AdditiveNoiseScores,
+    ChosenInteractions,
+    ChosenOnView,
     ChosenOrientations,
+    Contrast,
+    ContrastBudget,
+    FrequentTexts,
+    InteractionScreen,
+    Mechanism,
+    OnView,
     OrientationBudget,
     PairTable,
-)
-from synthdp.privacy.mechanisms.contrasts import Contrast, ContrastBudget
-from synthdp.privacy.mechanisms.frequent_texts import FrequentTexts, Reading, TextBudget
-from synthdp.privacy.mechanisms.interaction_screen import ChosenInteractions, InteractionScreen
-from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, ChosenMarginals, NoisyMarginals
-from synthdp.privacy.mechanisms.mechanism import Mechanism
-from synthdp.privacy.mechanisms.moments import MomentMatrix
-from synthdp.privacy.mechanisms.pair_screen import ChosenScreen, PairScreen
-from synthdp.privacy.mechanisms.private_search import (
+    RankTest,
+    Reading,
     Selection,
     SelectionBudget,
     SparseVector,
     SparseVectorBudget,
+    TextBudget,
 )
-from synthdp.privacy.mechanisms.ranks import RankTest
+from synthdp.privacy.dpsgd.layers import MaskedLinear, NodeLinear, ParentLookup
+from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
+from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, ChosenMarginals, NoisyMarginals
+from synthdp.privacy.mechanisms.moments import MomentMatrix
+from synthdp.privacy.mechanisms.pair_screen import ChosenScreen, PairScreen
 from synthdp.privacy.mechanisms.scores import ScoreBudget, ScoreCounts
 from synthdp.privacy.mechanisms.sums import NUMBER, Arm, Bounded, Product, ProductSums, StratumSums
-from synthdp.privacy.mechanisms.views import ChosenOnView, OnView
-from synthdp.spec.expressions.parsed import Expression, Values
+from synthdp.spec import Expression, Values
 from tests.builders import dp_sgd
 
 MAX_INDICATORS = 4  # of a column whose indicators are multiplied

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from synthdp.audit.mechanisms.calls import Replayed, ReplayFinding
+from synthdp.audit import Replayed, ReplayFinding
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
 from synthdp.privacy.noise import fresh_generator

@@ -1,7 +1,5 @@
 """One-run audits of real trainings: the true kernel passes, also among rows; broken ones do not."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path

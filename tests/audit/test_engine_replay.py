@@ -1,7 +1,5 @@
 """Replay over an engine, on files counted shard by shard: a unit moves its own counts alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,15 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from synthdp.audit.mechanisms.calls import Pair, Side
-from synthdp.audit.mechanisms.replay import replay
+from synthdp.audit import Pair, Side, replay
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
+from synthdp.privacy import Arrays, Mechanism
 from synthdp.privacy.engines import on_arrow
 from synthdp.privacy.engines.engine import EngineTable, Reading
 from synthdp.privacy.engines.parts import find_parts
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
-from synthdp.privacy.mechanisms.mechanism import Arrays, Mechanism
 from synthdp.privacy.mechanisms.sums import (
     NUMBER,
     Arm,

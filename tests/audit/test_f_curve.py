@@ -1,7 +1,5 @@
 """The verdict of an audit: limits that cover, false alarms below 5%, a curve that is right."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,11 +1,9 @@
 """Neighbouring tables: they are, with all corner cases, and know nothing but the domain."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from synthdp.audit.mechanisms.calls import Pair, neighbours
+from synthdp.audit import Pair, neighbours
 from synthdp.data.domain import Domain
 from synthdp.privacy.accounting import Adjacency
 

@@ -1,7 +1,5 @@
 """What one run proves: the papers' printed numbers, exact tails, a linear programme as oracle."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 

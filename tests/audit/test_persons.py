@@ -21,21 +21,18 @@ from synthdp.audit.linked import (
 )
 from synthdp.audit.mechanisms import persons
 from synthdp.audit.mechanisms.persons import ALIKE, SPREAD, person_neighbours, random_persons, read
-from synthdp.bundle.audit_record import Audit
+from synthdp.bundle import Audit
 from synthdp.data.visits import STEPS, CodedVisits, Views, VisitFrame, views_of
 from synthdp.model.visits.fit import fit
 from synthdp.model.visits.planning import STEP_PAIRS, plan_linked
-from synthdp.privacy import session
+from synthdp.privacy import OnView, session
 from synthdp.privacy.calibration import mu_of
-from synthdp.privacy.mechanisms.views import OnView
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
 from synthdp.progress import unheard
 from synthdp.spec.model import LinkedSpec
-from synthdp_attacks import MembershipReport, Serial, WhiteBox, table_score
-from synthdp_attacks.tables import _counted
-from synthdp_attacks.threat import Codes
+from synthdp_attacks import Codes, MembershipReport, Serial, WhiteBox, counted, table_score
 from tests.audit.broken import HalfNoise, LittleLessNoise
 from tests.chance import fails_so_often
 from tests.visits import EDGES, linked_spec
@@ -200,7 +197,7 @@ def test_positions_of_released_tables_are_those_of_the_array(mode: str) -> None:
     fitted = fit(Rehearsal.of(rows.table(codes), rows.plan), spec, frame, rng=fresh_generator())
     for tables in (LinkedMeasurer(spec, rows)(codes), shadow.rows.counts(fitted.tables.value)):
         for table in tables:
-            assert (table.counts.ravel() == _counted(codes, table)).all()
+            assert (table.counts.ravel() == counted(codes, table)).all()
         person = codes[units == 7]
         score = table_score(tables)
         assert sum(map(score, person)) > 0

@@ -1,14 +1,11 @@
 """Bugs planted on purpose, each of which the replay must catch and call by its name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from synthdp.audit.mechanisms.calls import Pair, ReplayFinding, neighbours
-from synthdp.audit.mechanisms.replay import replay
+from synthdp.audit import Pair, ReplayFinding, neighbours, replay
 from synthdp.data.domain import Domain
 from synthdp.privacy.noise import Streams
 from tests.audit.planted.bugs import BUGS

@@ -1,7 +1,5 @@
 """What a plan says of the membership attack is what the attack then is."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -17,8 +15,7 @@ from synthdp.model.planning import plan_for
 from synthdp.release.plan_view import plan_facts
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
-from synthdp_attacks.epsilon import epsilon_lower_bound
-from synthdp_attacks.statistics import Counts
+from synthdp_attacks import Counts, epsilon_lower_bound
 from tests.builders import build_spec, skeleton
 
 pytestmark = pytest.mark.check

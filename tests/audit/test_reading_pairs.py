@@ -1,7 +1,5 @@
 """No value of a row changes what another row is read as, in any source; who lets it is caught."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

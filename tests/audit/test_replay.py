@@ -1,7 +1,5 @@
 """Replay of what is right: no alarm on any mechanism, and a replay that would have seen one."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading
@@ -16,22 +14,30 @@ import numpy as np
 import pytest
 import torch
 
-from synthdp.audit.mechanisms.calls import Call, CoinCall, NoiseCall, Pair, neighbours
-from synthdp.audit.mechanisms.planned import BATCH, no_ticks, replay_plan, runnable
-from synthdp.audit.mechanisms.replay import replay
-from synthdp.audit.mechanisms.verdict import judge
+from synthdp.audit import (
+    BATCH,
+    Call,
+    CoinCall,
+    NoiseCall,
+    Pair,
+    judge,
+    neighbours,
+    no_ticks,
+    replay,
+    replay_plan,
+    runnable,
+)
 from synthdp.data.domain import ColumnDomain, Domain, level_features
 from synthdp.model.ancestral import Architecture
 from synthdp.model.fit import target_regression
 from synthdp.model.network import CausalVae
 from synthdp.model.target_stage import TargetRegression
+from synthdp.privacy import ChosenOrientations, OrientationBudget, Prepaid
 from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
 from synthdp.privacy.events.kernel import DiscreteGaussianDpEvent
-from synthdp.privacy.mechanisms.anm import ChosenOrientations, OrientationBudget
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, ChosenMarginals, NoisyMarginals
-from synthdp.privacy.mechanisms.mechanism import Prepaid
 from synthdp.privacy.plan import ReleasePlan
 from tests.audit.mechanism_examples import EXAMPLES, mechanism_classes, unregistered
 from tests.builders import dp_sgd

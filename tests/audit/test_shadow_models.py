@@ -1,7 +1,5 @@
 """Rehearsals side by side release what those one by one do: the right rows, the same law."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator, Sequence
@@ -18,7 +16,7 @@ from synthdp.audit import shadow_models
 from synthdp.audit.shadow_models import ShadowTrainer, shadow_spec
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
-from synthdp.model.constraints import DrawSettings
+from synthdp.model import DrawSettings
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.plan import ReleasePlan

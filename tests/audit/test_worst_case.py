@@ -1,7 +1,5 @@
 """Worst-case audits of real mechanisms: the true kernel passes, those broken on purpose do not."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +11,7 @@ import pytest
 
 from synthdp.audit.mechanisms import canaries as directions
 from synthdp.audit.mechanisms.canaries import HALF_NOISE, CurveClaim, Scores
-from synthdp.bundle.audit_record import Audit
+from synthdp.bundle import Audit
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.calibration import make_plan

@@ -2,8 +2,6 @@
 `python -m ... FOLDER`.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 

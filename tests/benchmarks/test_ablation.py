@@ -2,8 +2,6 @@
 measured is not measured again.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +26,7 @@ from synthdp.errors import SpecError
 from synthdp.graph.causal import CausalGraph
 from synthdp.model.fit import measure
 from synthdp.privacy.session import Rehearsal
-from synthdp_attacks.statistics import Interval, difference
+from synthdp_attacks import Interval, difference
 
 pytestmark = pytest.mark.check
 

@@ -2,8 +2,6 @@
 seen, and one that fails is told.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

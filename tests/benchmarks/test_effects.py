@@ -2,8 +2,6 @@
 randomised plan.
 """
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

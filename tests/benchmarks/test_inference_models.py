@@ -1,7 +1,5 @@
 """The models of `benchmarks.inference`, and the answers that it holds intervals against."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

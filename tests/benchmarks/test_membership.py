@@ -2,8 +2,6 @@
 paper's split is shown for what it is.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

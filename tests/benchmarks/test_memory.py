@@ -1,7 +1,5 @@
 """Memory that a benchmark tells is its own process's."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

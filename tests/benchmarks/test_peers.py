@@ -2,8 +2,6 @@
 hangs, one that does not install.
 """
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,14 +1,12 @@
 """Every committed picture of the benchmarks can be drawn from the file beside it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from benchmarks import look
 from benchmarks.pictures import PICTURES, RESULTS
-from synthdp.report.prose import template
+from synthdp.report import template
 
 BEFORE_DARK = template("_style.css.j2").render().split("@media")[0]
 

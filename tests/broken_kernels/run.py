@@ -6,8 +6,6 @@ copy holds the tests as well, and they are started in it, so that nothing of the
 imported. Exit status 1 if any copy surprises.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

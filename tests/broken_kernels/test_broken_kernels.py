@@ -1,7 +1,5 @@
 """Kernels that are broken on purpose are caught where they are broken, and the true one is not."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

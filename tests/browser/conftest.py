@@ -2,8 +2,6 @@
 `apt-get install chromium`.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator
@@ -31,8 +29,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """
     from dataclasses import replace
 
-    from synthdp.report.internal.page import render
-    from synthdp.report.public.page import render_public
+    from synthdp.report import render, render_public
 
     folder = tmp_path_factory.mktemp("pages")
     whole = content([*LONG, HOSTILE[1]])

@@ -2,22 +2,20 @@
 paper.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from synthdp.report.index import (
+from synthdp.report import (
     IndexContent,
     IndexedBundle,
     IndexedDataset,
+    ReportTable,
     render_index,
+    say,
 )
-from synthdp.report.prose import say
-from synthdp.report.sections import ReportTable
 from synthdp.report.verdicts import (
     COLUMNS,
     ROUGH,

@@ -5,8 +5,6 @@ The pages are MLflow's own, so neither their accessibility nor their looks are j
 SYNTHDP_SCREENSHOTS to a folder to keep pictures.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator
@@ -19,8 +17,8 @@ import pytest
 from synthdp.privacy import plan
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.load.wording import up
+from synthdp.tracking import VIEW_COLUMNS
 from synthdp.tracking.server import USER, Pages, latest_runs, serving, store_of
-from synthdp.tracking.store import VIEW_COLUMNS
 from tests.release.conftest import Tiny
 
 pytestmark = pytest.mark.slow  # two releases, a server and a browser

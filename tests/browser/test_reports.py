@@ -2,8 +2,6 @@
 the dark, by keyboard and by ear.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Both reports on persons with visits in Chromium: they fit screens, and axe finds no fault."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

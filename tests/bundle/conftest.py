@@ -2,8 +2,6 @@
 bundled.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -16,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from synthdp.bundle import DEPLOYMENT
 from synthdp.bundle.content import BundleContent, sha256
-from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.derived import FILES
 from synthdp.bundle.descriptions import published_sha256
 from synthdp.bundle.write import write_bundle

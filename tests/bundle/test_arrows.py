@@ -1,7 +1,5 @@
 """How strong the data card says that the links of a graph are."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

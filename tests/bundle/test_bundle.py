@@ -1,7 +1,5 @@
 """What may cross into a bundle, how it is written, and that other tools accept it."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os
@@ -16,8 +14,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from synthdp.bundle import DEPLOYMENT
 from synthdp.bundle.content import check_target
-from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.derived import FILES
 from synthdp.bundle.descriptions import public_spec, spec_yaml
 from synthdp.bundle.table_files import WrittenFile, csv_lines, descriptor, write_csv

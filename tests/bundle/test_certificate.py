@@ -2,8 +2,6 @@
 out.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -17,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from synthdp.bundle import describe_event, for_people, plain, render, template
 from synthdp.bundle.certificate import (
     Certificate,
     _groups,
     certify,
     plan_problems,
 )
-from synthdp.bundle.certificate_text import describe_event, for_people, plain, render, template
 from synthdp.bundle.content import BundleContent
 from synthdp.bundle.write import write_bundle
 from synthdp.privacy import accounting

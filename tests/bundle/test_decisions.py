@@ -1,7 +1,5 @@
 """A yes or no on a bundle: it stands in the ledger, costs nothing, and `export` goes by it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sqlite3
@@ -23,7 +21,7 @@ from synthdp.ledger.entries import Decision, decision_of
 from synthdp.ledger.ledger import Lease, Ledger
 from synthdp.release.gates import red_lines
 from synthdp.sample.warehouse import write_table
-from synthdp.verify.at_hand import decided, digest_of
+from synthdp.verify import decided, digest_of
 from synthdp.verify.checks import inspect_bundle
 from tests.builders import audit_record, one_audit
 

@@ -1,7 +1,5 @@
 """Every derived file is what its function makes of the others: no byte of it can be changed."""
 
-from __future__ import annotations
-
 import shutil
 from functools import cache
 from pathlib import Path
@@ -10,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from synthdp.bundle import DEPLOYMENT
 from synthdp.bundle.content import Bundle
-from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.derived import DERIVED, FILES, PRIMARY
 from synthdp.files import SUMS
+from synthdp.verify import Reader
 from synthdp.verify.checks import CHECKS
-from synthdp.verify.reader import Reader
 from synthdp.verify.rewritten import rewritten
 
 

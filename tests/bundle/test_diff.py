@@ -2,8 +2,6 @@
 before it was verified.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil

@@ -16,15 +16,16 @@ from typing import Any
 import pytest
 import yaml
 
-from synthdp.bundle.certificate import EPSILONS, Certificate, profile_svg
-from synthdp.bundle.certificate_text import effects_svg, render
-from synthdp.bundle.content import REPORT, Bundle
-from synthdp.bundle.deployment import (
+from synthdp.bundle import (
     DEPLOYMENT,
     deployment_record,
     deployment_yaml,
+    effects_svg,
+    render,
     schema_problems,
 )
+from synthdp.bundle.certificate import EPSILONS, Certificate, profile_svg
+from synthdp.bundle.content import REPORT, Bundle
 from synthdp.bundle.derived import DERIVED
 from synthdp.bundle.descriptions import public_spec
 from synthdp.privacy import accounting

@@ -2,8 +2,6 @@
 mlcroissant, and the registry's schema.
 """
 
-from __future__ import annotations
-
 import itertools
 import warnings
 from pathlib import Path
@@ -12,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from synthdp.bundle.deployment import DEPLOYMENT, schema_problems
+from synthdp.bundle import DEPLOYMENT, schema_problems
 from synthdp.bundle.table_files import CROISSANT, PARQUET_NAME, record_id
 from synthdp.release.run import release
 from synthdp.spec.load.loader import load_spec

@@ -1,7 +1,5 @@
 """A bundle's table in a database: typed, whole or not at all, and never in place of another."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil
@@ -15,12 +13,11 @@ import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
 
-from synthdp.bundle.signing import load_signer, make_keys
+from synthdp.bundle import load_signer, make_keys
 from synthdp.bundle.write import write_bundle
 from synthdp.cli.main import app
 from synthdp.errors import OutputError, VerifyError
-from synthdp.sample import warehouse
-from synthdp.sample.conditions import check_columns_held
+from synthdp.sample import check_columns_held, warehouse
 from synthdp.sample.warehouse import table_of, write_table
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import Signing

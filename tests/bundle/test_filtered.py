@@ -2,8 +2,6 @@
 what the filter counted.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -2,8 +2,6 @@
 the programs they are for.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import itertools
 import json
@@ -35,7 +33,7 @@ from synthdp.bundle.table_files import (
     write_parquet,
 )
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.report.public.content import MeasuredPair
+from synthdp.report import MeasuredPair
 from synthdp.spec.load.loader import parse_spec
 from tests.builders import lacks_r
 from tests.bundle.conftest import edit_json, problems, written

@@ -3,8 +3,6 @@
 The packages of the extra `release` are blocked, in a process of its own.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

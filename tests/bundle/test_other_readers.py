@@ -2,8 +2,6 @@
 rows that miss everything.
 """
 
-from __future__ import annotations
-
 import json
 import warnings
 from pathlib import Path
@@ -27,13 +25,13 @@ from synthdp.bundle.table_files import (
     write_csv,
     write_parquet,
 )
+from synthdp.data import column_kind
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
-from synthdp.data.kinds import column_kind
 from synthdp.errors import SpecError
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import Datetime, ReleaseSpec
-from synthdp.verify.content import chunks, misfits_of
+from synthdp.verify import chunks, misfits_of
 from tests.builders import skeleton
 
 ROWS = 12

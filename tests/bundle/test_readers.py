@@ -1,7 +1,5 @@
 """Whatever is read of a bundle is compared with its sums: what was edited is never answered."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable
@@ -18,7 +16,7 @@ from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError, VerifyError
 from synthdp.files import SUMS
 from synthdp.inference.estimands import estimands_json
-from synthdp.model.estimands import sums_of
+from synthdp.model import sums_of
 from synthdp.privacy.noise import Streams
 from synthdp.spec.load.loader import load_spec
 from tests.privacy.conftest import make_table

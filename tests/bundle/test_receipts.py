@@ -1,7 +1,5 @@
 """Every file of a bundle that came out of rows carries the receipts of all that it shows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Keys, signatures and the signed statement: what was signed is what is there, by whom it says."""
 
-from __future__ import annotations
-
 import base64
 import json
 import shutil
@@ -18,9 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from synthdp import Bundle
-from synthdp.bundle.content import sha256
-from synthdp.bundle.derived import FILES
-from synthdp.bundle.signing import (
+from synthdp.bundle import (
     PAYLOAD_TYPE,
     PREDICATE_TYPE,
     PRIVATE_NAME,
@@ -38,12 +34,14 @@ from synthdp.bundle.signing import (
     pae,
     sign,
 )
+from synthdp.bundle.content import sha256
+from synthdp.bundle.derived import FILES
 from synthdp.bundle.write import write_bundle
 from synthdp.errors import OutputError, VerifyError
 from synthdp.files import SUMS
 from synthdp.spec.model import Signing
+from synthdp.verify import STATED, index_of
 from synthdp.verify.checks import inspect_bundle, verify_bundle
-from synthdp.verify.releases import STATED, index_of
 
 PKCS8, PLAIN, PEM = (
     serialization.PrivateFormat.PKCS8,

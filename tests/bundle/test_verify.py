@@ -2,8 +2,6 @@
 mended.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -13,17 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from synthdp.bundle import DEPLOYMENT, render
 from synthdp.bundle.certificate import FORMAT, Certificate
-from synthdp.bundle.certificate_text import render
-from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.derived import FILES
 from synthdp.errors import VerifyError
 from synthdp.files import SUMS
 from synthdp.ledger.entries import entry_hash
 from synthdp.privacy import accounting
-from synthdp.verify import checks
+from synthdp.verify import Reader, checks
 from synthdp.verify.checks import verify_bundle
-from synthdp.verify.reader import Reader
 from tests.builders import audit_record
 from tests.bundle.conftest import edit_json, problems, written
 

@@ -1,7 +1,5 @@
 """What `verify` says of noisy sums: they have the noise that was paid for, no less and no more."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,17 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.bundle.noisy_values import tables_json
+from synthdp.bundle import tables_json
 from synthdp.data.domain import Domain
 from synthdp.inference.estimands import estimands_json, stated_sums
-from synthdp.model.contrasts import chosen_contrast
-from synthdp.model.estimands import contrast_name
+from synthdp.model import chosen_contrast, contrast_name
 from synthdp.model.planning import plan_for
 from synthdp.privacy import calibration
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.spec.model import ReleaseSpec
-from synthdp.verify.reader import Reader
+from synthdp.verify import Reader
 from synthdp.verify.rewritten import check_estimands
 from tests.builders import build_spec, skeleton
 from tests.privacy.conftest import make_table

@@ -2,8 +2,6 @@
 how exactly numbers must agree.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -14,8 +12,7 @@ from synthdp.bundle.content import sha256
 from synthdp.ledger.entries import Entry, entry_hash
 from synthdp.privacy.plan import MEASURE, PAIRS, SERVES, estimand_purpose, graph_purpose
 from synthdp.spec.model import Gate
-from synthdp.verify.content import check_marginals
-from synthdp.verify.reader import Reader
+from synthdp.verify import Reader, check_marginals
 from tests.builders import build_spec
 from tests.bundle.conftest import edit_json, problems
 

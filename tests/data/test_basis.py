@@ -2,15 +2,13 @@
 refusals that name the column.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synthdp.data.basis import MAX_LEVELS, Basis, rank_scale
+from synthdp.data import MAX_LEVELS, Basis, rank_scale
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.errors import SynthdpError
 

@@ -2,8 +2,6 @@
 item-response model.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

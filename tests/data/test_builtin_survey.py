@@ -2,8 +2,6 @@
 equations.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -2,8 +2,6 @@
 the specs in specs/.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import get_args
 

@@ -2,8 +2,6 @@
 level.
 """
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Features of levels: what order says, and nothing where there is none."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Groups of levels: each level in one group, sums that keep the total, levels drawn by law."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -2,8 +2,6 @@
 told to other formats as the prefixes that they are released as.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from decimal import Decimal
 from pathlib import Path
@@ -16,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from synthdp.bundle.table_files import row_groups
+from synthdp.data import COLUMN_KINDS, column_kind
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode_column, encode_column
-from synthdp.data.kinds import COLUMN_KINDS, column_kind
 from synthdp.errors import DataError
-from synthdp.sample.conditions import settings_of
+from synthdp.sample import settings_of
 from synthdp.spec.model import COLUMN_TYPES, Column, ParquetSource, SqlSource
 from synthdp.spec.model.columns import TextCode
 from tests.audit.reading_pairs import pair_domain, replay_values

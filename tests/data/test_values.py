@@ -2,8 +2,6 @@
 one rule; typed cells as their objects.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any

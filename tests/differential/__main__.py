@@ -5,8 +5,6 @@ Prints how far it is, each difference with the seed that finds it again (`--only
 end pairs, published ones and CPU seconds by mode. The exit status says whether something differed.
 """
 
-from __future__ import annotations
-
 import argparse
 import multiprocessing
 import sys

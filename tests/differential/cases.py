@@ -1,7 +1,5 @@
 """Cases: specs of every mode and of everything that a spec may ask for, drawn by a seed."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Mapping
 from functools import cache

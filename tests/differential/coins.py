@@ -6,8 +6,6 @@ from what both do; and what asks as often as there are rows is seen, because its
 are others.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import hashlib
 import secrets

@@ -37,15 +37,14 @@ import synthdp.cli.options
 import synthdp.release.run
 from synthdp import Spec
 from synthdp.api.text import outcome_facts, outcome_text
-from synthdp.audit.mechanisms.calls import Fingerprint, fingerprint
+from synthdp.audit import Fingerprint, fingerprint
 from synthdp.cli.main import main
 from synthdp.data.domain import Domain
-from synthdp.privacy import plan, session
-from synthdp.privacy.mechanisms.mechanism import Arrays
+from synthdp.privacy import Arrays, plan, session
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.progress import Advance
 from synthdp.spec.model import ReleaseSpec
-from synthdp_attacks.fleet import RUNNERS, Fleet
+from synthdp_attacks import RUNNERS, Fleet
 from tests.differential.coins import Coins, frozen
 
 Table = pd.DataFrame

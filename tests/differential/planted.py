@@ -4,8 +4,6 @@ Each fault patches the program so that something of the rows gets out. `Rows` ar
 last, as a module might keep it by mistake.
 """
 
-from __future__ import annotations
-
 import logging
 import secrets
 import tempfile
@@ -22,8 +20,7 @@ import pytest
 from synthdp.bundle import derived, write
 from synthdp.errors import DataError
 from synthdp.evaluate import dp_scores
-from synthdp.model import fit
-from synthdp.model.constraints import Constraints
+from synthdp.model import Constraints, fit
 from synthdp.privacy import session, source
 from synthdp.privacy.plan import MEASURE, needed
 from synthdp.privacy.table import Table

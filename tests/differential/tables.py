@@ -4,8 +4,6 @@ A table holds its cells as people and programs write them: texts, numbers, None.
 them in its own way; what does not fit into a column of Parquet is missing there.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import sqlite3
 from collections.abc import Callable

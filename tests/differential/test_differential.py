@@ -1,7 +1,5 @@
 """A release on two neighbouring tables that must not tell them apart, and leaks that are seen."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Parts of specs, as guides show them: allowed if they can be laid over a whole spec."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -2,8 +2,6 @@
 CITATION.cff is of this project.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Links lead somewhere, and what the text names exists."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Names of the program in its docstrings, comments and pages are names that it has."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import io

@@ -1,7 +1,5 @@
 """The notebook runs from its first cell to its last, and holds no output of anybody's machine."""
 
-from __future__ import annotations
-
 import ast
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a page says of how often somebody is right about one person, held by a game."""
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -1,7 +1,5 @@
 """The snippets of docs/guides/pipelines.md are read, and their commands run."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The index of proofs names every mechanism, proof and citation of the kernel, and no other."""
 
-from __future__ import annotations
-
 import ast
 import math
 import re

@@ -6,8 +6,6 @@ quick run trains for a few steps; a slow one trains as the guides say, and also 
 slow there.
 """
 
-from __future__ import annotations
-
 import contextlib
 import doctest
 import os

@@ -2,8 +2,6 @@
 and finds what was spoilt.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -12,10 +10,8 @@ import pytest
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
-from synthdp.evaluate.effects import coverage
+from synthdp.evaluate import by_group, coverage, evaluate, group_columns, two_sample
 from synthdp.evaluate.learners import random_targets, summarize
-from synthdp.evaluate.run import evaluate
-from synthdp.evaluate.subgroups import group_columns, subgroups, two_sample
 from synthdp.evaluate.utility import UtilityReport, UtilityRow
 from synthdp.spec.model import Boolean, Categorical, Column, Evaluation, Integer, Number, Ordinal
 
@@ -112,7 +108,7 @@ class TestCoverage:
 
 class TestSubgroups:
     def test_only_the_spoilt_group_is_far_off(self) -> None:
-        rows = subgroups(
+        rows = by_group(
             both(people(8000, 0)), both(people(4000, 1)), both(people(8000, 2, spoilt=True)),
             domain=DOMAIN, columns=("town", "works"), target="works", rng=np.random.default_rng(0),
         )  # fmt: skip
@@ -130,7 +126,7 @@ class TestSubgroups:
         assert tiny.accuracy_real > 0.8
 
     def test_few_test_rows_tell_no_accuracy(self) -> None:
-        rows = subgroups(
+        rows = by_group(
             both(REAL),
             both(TEST[:100]),
             both(REAL),

@@ -2,8 +2,6 @@
 independences are told from dependence.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -11,7 +9,7 @@ import pytest
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
-from synthdp.evaluate.effects import (
+from synthdp.evaluate import (
     Dependence,
     average_effect,
     claims,

@@ -2,8 +2,6 @@
 reference.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import combinations
 

@@ -2,8 +2,6 @@
 what is nearly true is not.
 """
 
-from __future__ import annotations
-
 import calendar
 import json
 from typing import Any
@@ -17,14 +15,8 @@ from hypothesis import strategies as st
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
-from synthdp.evaluate.functional import (
-    LIMITS,
-    Limits,
-    Suggestion,
-    SuggestionReport,
-    suggest,
-)
-from synthdp.model.constraints import Constraints
+from synthdp.evaluate import LIMITS, Limits, Suggestion, SuggestionReport, suggest
+from synthdp.model import Constraints
 from synthdp.privacy.source import fit_table
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec

@@ -1,7 +1,5 @@
 """Weighted scores equal scikit-learn's on the resampled rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn import metrics

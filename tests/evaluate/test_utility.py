@@ -1,7 +1,5 @@
 """TSTR beside TRTR on simulated tables: where the answer is known, and where there is none."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Callable
@@ -11,8 +9,8 @@ import pandas as pd
 import pytest
 
 from synthdp.data.domain import Domain
+from synthdp.evaluate import EvaluationReport, evaluate
 from synthdp.evaluate.learners import CLASSIFIERS, REGRESSORS
-from synthdp.evaluate.run import EvaluationReport, evaluate
 from synthdp.evaluate.utility import (
     UtilityReport,
     build_features,

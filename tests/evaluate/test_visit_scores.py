@@ -1,12 +1,10 @@
 """Scores of visits: their intervals hold, whether or not the synthetic rows follow the noise."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from synthdp.data.visits import PERSONS, VisitFrame
-from synthdp.evaluate.visits import Compared, noise_of, pooled_rows, visit_scores
+from synthdp.evaluate import Compared, noise_of, pooled_rows, visit_scores
 from tests.release.linked.conftest import SPEC
 
 ROWS, CELLS = 2000, 12

@@ -1,7 +1,5 @@
 """Ledgers on SQLite and PostgreSQL, and a private PostgreSQL server."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path

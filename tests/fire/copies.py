@@ -12,8 +12,6 @@ written down by hooks around the session, outside of what the kernel itself keep
 seeded; the noise is not.
 """
 
-from __future__ import annotations
-
 import collections
 import fcntl
 import hashlib

@@ -13,8 +13,6 @@ released values (also half-way). Looks at rows, and whether their charge was in 
 are appended to FOLDER/looks.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import json

@@ -2,8 +2,6 @@
 gone afterwards.
 """
 
-from __future__ import annotations
-
 import os
 import pwd
 import secrets

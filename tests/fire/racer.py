@@ -7,8 +7,6 @@ JSON object: `won` and `refused` by the cap (numbers), `failed` (every other end
 `seconds`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """`synthdp budget`: its table, its waterfall as SVG, and the check against what was published."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys
@@ -19,7 +17,7 @@ from synthdp.cli.main import main
 from synthdp.errors import VerifyError
 from synthdp.ledger.connect import open_book
 from synthdp.ledger.ledger import Ledger
-from synthdp.verify.at_hand import check_published
+from synthdp.verify import check_published
 
 pytestmark = pytest.mark.check
 

@@ -1,7 +1,5 @@
 """What every ledger database must do, SQLite and PostgreSQL alike."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any

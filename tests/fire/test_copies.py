@@ -2,8 +2,6 @@
 is used.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -2,8 +2,6 @@
 counts once.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil

@@ -1,7 +1,5 @@
 """Sampled benchmark networks and a measurer with simulated noise."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 

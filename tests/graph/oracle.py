@@ -6,8 +6,6 @@ causes are declared this finds the true CPDAG, closed under the knowledge; it is
 searches on data are held against, and the check that skeleton and orientation are right.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from synthdp.graph import chi_square as independence

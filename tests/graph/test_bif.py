@@ -1,7 +1,5 @@
 """Reading Bayesian networks and sampling from them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +8,7 @@ import pytest
 
 from benchmarks.bif import BayesianNetwork, parse_bif, read_bif
 from synthdp.errors import SynthdpError
-from synthdp.graph.formats import READERS, GraphFileError
+from synthdp.graph import READERS, GraphFileError
 
 TEXT = """network n { }
 variable a { type discrete [ 2 ] { yes, no }; }

@@ -1,7 +1,5 @@
 """The graph as a value: the spec's groups and arrows, what the graph implies, and its distances."""
 
-from __future__ import annotations
-
 import json
 
 import networkx as nx

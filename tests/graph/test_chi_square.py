@@ -1,13 +1,11 @@
 """The noise-aware chi-square: size, power, agreement with Pearson's, and its three answers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import chi2_contingency
 
+from synthdp.graph import NoisyTables
 from synthdp.graph.chi_square import Margins, answers, mixture_of
-from synthdp.graph.tables import NoisyTables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from tests.graph.oracle import chi_square
 

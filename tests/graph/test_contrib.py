@@ -1,7 +1,5 @@
 """Published algorithms are found by name, and imported only where one is chosen."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from typing import get_args

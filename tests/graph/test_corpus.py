@@ -4,15 +4,13 @@
 what must be read. `alone` are columns without an arrow or a link of unknown direction.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from synthdp.graph.formats import SUFFIXES, GraphFileError, read_graph
+from synthdp.graph import SUFFIXES, GraphFileError, read_graph
 
 CORPUS = Path(__file__).parent / "corpus"
 FILES: list[dict[str, Any]] = json.loads((CORPUS / "index.json").read_text(encoding="utf-8"))

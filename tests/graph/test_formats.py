@@ -2,8 +2,6 @@
 line and what is allowed.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable
@@ -17,9 +15,8 @@ from hypothesis import given, settings
 
 from benchmarks.bif import BayesianNetwork
 from synthdp.errors import SpecError, SynthdpError
+from synthdp.graph import READERS, WRITERS, GraphFileError, quoted, read_graph
 from synthdp.graph.causal import PROVENANCES, CausalGraph, GraphEdge
-from synthdp.graph.formats import READERS, WRITERS, GraphFileError, read_graph
-from synthdp.graph.formats.dot import quoted
 from synthdp.spec.model import Graph
 
 HOSTILE = (
@@ -506,7 +503,7 @@ def test_no_message_is_as_long_as_a_name() -> None:
 
 
 def test_a_file_of_too_many_words_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("synthdp.graph.formats.tokens.Cursor.max_tokens", 9)
+    monkeypatch.setattr("synthdp.graph.formats.draft.Cursor.max_tokens", 9)
     assert READERS["dot"]("digraph { a b c d e f }", file="x").nodes == tuple("abcdef")
     with pytest.raises(GraphFileError, match=r"x:1:25: a file that is too long"):
         READERS["dot"]("digraph { a b c d e f g }", file="x")

@@ -1,7 +1,5 @@
 """Heaps that a look told, as parts of their levels; and heaps that a margin alone shows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
 from synthdp.graph.level_groups import with_heaps
 from synthdp.graph.margins import margin_probabilities
-from synthdp.privacy.mechanisms.frequent_texts import NoisyTexts
+from synthdp.privacy import NoisyTexts
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.model import Integer, Number
 

@@ -1,7 +1,5 @@
 """Marks of a search with noise, what the spec's knowledge adds, and what they refuse."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
@@ -11,14 +9,14 @@ import pytest
 
 from benchmarks.bif import BayesianNetwork, parse_bif
 from synthdp.errors import OutputError, SynthdpError
+from synthdp.graph import PagLink
 from synthdp.graph.causal import CausalGraph, GraphEdge, adjustment
 from synthdp.graph.chi_square import Answer
 from synthdp.graph.discovery.measured_pc import JOINT_SHARES, ROUND_SHARES, MeasurePlan, measured_pc
 from synthdp.graph.discovery.orient import with_marks
 from synthdp.graph.discovery.skeleton import Skeleton
 from synthdp.graph.knowledge import Knowledge, Pair
-from synthdp.graph.pag import PagLink
-from synthdp.sample.conditions import check_interventions
+from synthdp.sample import check_interventions
 from synthdp.spec.model import Effect
 from synthdp.spec.model.columns import Boolean
 

@@ -1,7 +1,5 @@
 """Margins with a smooth logarithm: tails come to nothing, ends are found, and the law is kept."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -2,8 +2,6 @@
 cannot see.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

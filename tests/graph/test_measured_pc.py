@@ -1,7 +1,5 @@
 """Measured PC on benchmark networks with simulated noise, and what it asks to be measured."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """Columns that are missing together are found under noise, kept together, and others are not."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

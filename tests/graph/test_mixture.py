@@ -2,8 +2,6 @@
 reach.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.integrate import quad

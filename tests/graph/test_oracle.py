@@ -2,8 +2,6 @@
 or unseen causes only true arrows.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 from itertools import combinations
@@ -18,9 +16,9 @@ from hypothesis import given, settings
 
 from benchmarks.bif import BayesianNetwork
 from synthdp.data.domain import Domain
+from synthdp.graph import Links
+from synthdp.graph import graph_of as ranked_graph
 from synthdp.graph.causal import CausalGraph, GraphEdge, difference
-from synthdp.graph.contrib.rank_pc import Links
-from synthdp.graph.contrib.rank_pc import graph_of as ranked_graph
 from synthdp.graph.discovery import Releaser
 from synthdp.graph.knowledge import Knowledge, Pdag, colliders, cpdag_of, extend, meek
 from synthdp.graph.stage import find_graph

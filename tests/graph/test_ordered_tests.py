@@ -2,8 +2,6 @@
 say that a dependence is gone.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import combinations
 
@@ -15,12 +13,12 @@ from benchmarks.random_tables import RandomTable, random_table
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
+from synthdp.graph import NoisyTables
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.chi_square import Answer
 from synthdp.graph.discovery import algorithm_named
 from synthdp.graph.discovery.measuring import MIXED_SHARES, ORDERED_SHARES
 from synthdp.graph.level_groups import GroupSettings, how_many
-from synthdp.graph.tables import NoisyTables
 from synthdp.graph.trend import SETTINGS, OrderedTests, Scores, has_order, together
 from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.dpsgd.settings import DpSgd

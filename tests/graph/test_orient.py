@@ -2,8 +2,6 @@
 its work.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

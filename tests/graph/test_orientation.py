@@ -2,8 +2,6 @@
 what they say, refusals.
 """
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 
@@ -15,7 +13,7 @@ from benchmarks.orientation import released
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import encode
 from synthdp.errors import SynthdpError
-from synthdp.graph.contrib.anm_direction import (
+from synthdp.graph import (
     ORIENT,
     Orientation,
     dependence,
@@ -24,8 +22,7 @@ from synthdp.graph.contrib.anm_direction import (
     read,
     read_scores,
 )
-from synthdp.privacy.calibration import make_search_plan
-from synthdp.privacy.mechanisms.anm import (
+from synthdp.privacy import (
     SCORES,
     AdditiveNoiseScores,
     NoisyPair,
@@ -34,6 +31,7 @@ from synthdp.privacy.mechanisms.anm import (
     Score,
     count_cells,
 )
+from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.session import Rehearsal
 from synthdp.privacy.table import Table

@@ -1,7 +1,5 @@
 """Marks of a partial ancestral graph hold of the truth, whatever columns are hidden."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import combinations
 from typing import Any
@@ -10,11 +8,11 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from synthdp.graph import Pag, unsettled
 from synthdp.graph.chi_square import Query, Verdict
 from synthdp.graph.discovery import orient as unseen_causes
 from synthdp.graph.discovery.orient import Ask, Separators, orient
 from synthdp.graph.knowledge import Pair
-from synthdp.graph.pag import Pag, unsettled
 
 GRAPHS = 240
 

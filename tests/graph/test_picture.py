@@ -1,7 +1,5 @@
 """The picture: well-formed, self-contained, escaped, and provenance told apart twice over."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from itertools import combinations, pairwise
@@ -12,10 +10,10 @@ import numpy as np
 import pytest
 
 from benchmarks.bif import BayesianNetwork
-from synthdp.drawing.graph import NOTES, SETTINGS, SHAPES, STYLES, arrows
+from synthdp.drawing import NOTES, SETTINGS, SHAPES, STYLES, arrows
 from synthdp.errors import SynthdpError
+from synthdp.graph import PagLink
 from synthdp.graph.causal import PROVENANCES, CausalGraph, GraphEdge
-from synthdp.graph.pag import PagLink
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -2,8 +2,6 @@
 not get to.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -17,12 +15,12 @@ from benchmarks.priv_pc_published import priv_pc_published
 from benchmarks.private_pc import run
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.errors import SynthdpError
+from synthdp.graph import Links, Questions, deletions, graph_of, pc_search
 from synthdp.graph.causal import arc_f1
-from synthdp.graph.contrib.rank_pc import Links, Questions, deletions, graph_of, pc_search
 from synthdp.graph.discovery import algorithm_named
 from synthdp.graph.knowledge import Knowledge
+from synthdp.privacy import HowMany, SparseVectorReply, result_of
 from synthdp.privacy.calibration import make_search_plan
-from synthdp.privacy.mechanisms.private_search import HowMany, SparseVectorReply, result_of
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.checks.checks import cross_problems

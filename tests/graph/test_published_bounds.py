@@ -2,8 +2,6 @@
 searched in tests/privacy/test_ranks.py.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 
@@ -17,8 +15,8 @@ from benchmarks.priv_pc_published import (
     published_p_value,
     silent_chance,
 )
+from synthdp.privacy import STATISTICS, STEPS
 from synthdp.privacy.events.kernel import SparseVectorDpEvent
-from synthdp.privacy.mechanisms.ranks import STATISTICS, STEPS
 
 Figure = Callable[..., None]
 Ints = npt.NDArray[np.int64]

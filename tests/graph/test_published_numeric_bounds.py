@@ -6,8 +6,6 @@ al., "Differentially Private Nonlinear Causal Discovery from Numerical Data" (AA
 Kusner et al., "Private Causal Inference" (AISTATS 2016).
 """
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise, permutations
 
@@ -17,7 +15,7 @@ import pytest
 from scipy.stats import kendalltau, rankdata
 
 from benchmarks.pcd_published import pcd_deletes, published_sensitivity, ridge_residuals
-from synthdp.data.basis import KernelGrid, scatter
+from synthdp.data import KernelGrid, scatter
 
 Floats = npt.NDArray[np.float64]
 

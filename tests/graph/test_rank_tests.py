@@ -2,8 +2,6 @@
 cannot tell.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 
@@ -13,9 +11,9 @@ import pytest
 from scipy import stats
 
 from benchmarks.exact_tests import exact_kendall, exact_spearman
+from synthdp.graph import noisy_rank_answer
 from synthdp.graph.chi_square import Answer
-from synthdp.graph.contrib.rank_pc import noisy_rank_answer
-from synthdp.privacy.mechanisms.ranks import STATISTICS, STEPS, VARIANCE_STEPS
+from synthdp.privacy import STATISTICS, STEPS, VARIANCE_STEPS
 
 Ints = npt.NDArray[np.int64]
 Exact = Callable[..., Answer]

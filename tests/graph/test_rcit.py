@@ -2,8 +2,6 @@
 the noise hides everything.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 
@@ -13,10 +11,10 @@ import pytest
 
 from benchmarks.numeric import fork as fork_of_five
 from benchmarks.numeric import plan_of_test, released_moments
-from synthdp.data.basis import Basis
+from synthdp.data import Basis
 from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.graph import MomentTests, residuals
 from synthdp.graph.chi_square import Answer
-from synthdp.graph.contrib.rcit_pc import MomentTests, residuals
 from synthdp.privacy.mechanisms.moments import MomentMatrix, NoisyMoments
 
 Floats = npt.NDArray[np.float64]

@@ -2,8 +2,6 @@
 knowledge, and tables it cannot serve.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -16,12 +14,10 @@ from benchmarks.numeric import fork as fork_of_five
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import encode
 from synthdp.errors import SynthdpError
+from synthdp.graph import RCIT_PC, Orientation, ValidationReport, planned_moments, turn
 from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.contrib.anm_direction import Orientation, turn
-from synthdp.graph.contrib.rcit_pc import RCIT_PC, planned_moments
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.stage import find_graph, rounds
-from synthdp.graph.validation import ValidationReport
 from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.mechanisms.moments import MomentMatrix
 from synthdp.privacy.private import Released

@@ -1,7 +1,5 @@
 """Wide tables: a screen chooses the pairs that a search measures, and the others stay undecided."""
 
-from __future__ import annotations
-
 import json
 from itertools import combinations
 from typing import Any

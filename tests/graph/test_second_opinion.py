@@ -1,7 +1,5 @@
 """A score on tables of pairs turns arrows of a graph, and leaves its links alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import combinations
 
@@ -9,9 +7,9 @@ import numpy as np
 import pytest
 
 from benchmarks.bif import BayesianNetwork
+from synthdp.graph import NoisyTables
 from synthdp.graph.discovery.orient import SETTINGS, Gram, second_opinion
 from synthdp.graph.knowledge import Knowledge, Pdag
-from synthdp.graph.tables import NoisyTables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 NAMES, ROWS = ("a", "b", "c", "d"), 100_000

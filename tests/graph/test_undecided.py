@@ -1,7 +1,5 @@
 """Undecided is not absent: what a learned graph keeps of pairs that the search left open."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import networkx as nx
@@ -15,7 +13,7 @@ from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.stage import with_predictive_arrows
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.sample.conditions import check_interventions, intervention_warning
+from synthdp.sample import check_interventions, intervention_warning
 from synthdp.spec.model import Categorical, Graph
 
 NAMES = ("a", "b", "c", "d")

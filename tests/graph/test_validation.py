@@ -2,8 +2,6 @@
 are noticed.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -13,10 +11,7 @@ import pytest
 
 from benchmarks.bif import BayesianNetwork
 from synthdp.errors import GateError
-from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.chi_square import Answer, Query
-from synthdp.graph.stage import rounds, validated
-from synthdp.graph.validation import (
+from synthdp.graph import (
     ValidationReport,
     doubtful,
     implications,
@@ -25,6 +20,9 @@ from synthdp.graph.validation import (
     required_tables,
     validate,
 )
+from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.chi_square import Answer, Query
+from synthdp.graph.stage import rounds, validated
 from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.session import Rehearsal

@@ -1,13 +1,11 @@
 """What a validation found, and what it excluded, in sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from synthdp.graph.validation import validation_sentences
+from synthdp.graph import validation_sentences
 
 
 def finding(status: str, upper: float | None = 0.5, kind: str = "independence") -> dict[str, Any]:

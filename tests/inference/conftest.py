@@ -1,7 +1,5 @@
 """A small domain, noisy tables of drawn rows, and the folder of a bundle."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess
@@ -13,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.bundle.noisy_values import tables_json
+from synthdp.bundle import tables_json
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
 from synthdp.graph.causal import CausalGraph

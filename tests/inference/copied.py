@@ -1,7 +1,5 @@
 """A population of known law, releases of all its pairs, and analyses of tables of counts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Adjustment sets against the criterion's definition by paths, and against exact interventions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise, product
 from typing import Any

@@ -1,7 +1,5 @@
 """Answers of tables and of bundles: tiers, bounds, scaling, refusals, text and JSON."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +19,7 @@ from synthdp.errors import OutputError, QueryError, VerifyError
 from synthdp.inference.answer import Answer, answer_tables
 from synthdp.inference.words import next_time
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.spec.expressions.query import parse_query
+from synthdp.spec import parse_query
 from synthdp.spec.model import ReleaseSpec
 from tests.inference.conftest import counted, drawn_levels, heavy, spec_with
 

@@ -1,7 +1,5 @@
 """Roles of cells, against every value that a level holds."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -13,7 +11,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.kinds.ranges import level_of
 from synthdp.errors import OutputError
 from synthdp.inference.figures import level_points, roles, value_bounds
-from synthdp.spec.expressions.query import parse_query
+from synthdp.spec import parse_query
 from synthdp.spec.model import Integer, Number
 
 WHOLE = Integer(type="integer", lower=-3, upper=16, bins=4, spikes=(-3, 5), missing=True)

@@ -1,7 +1,5 @@
 """The effect where both arms overlap, by one sum: right without noise, and covered with it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,8 +12,8 @@ from synthdp.inference import contrasts
 from synthdp.inference.contrasts import MeasuredContrast, contrast_figure
 from synthdp.inference.estimands import effect_figure
 from synthdp.inference.figures import Rows, Z
-from synthdp.model.contrasts import ContrastDesign, contrast_of_sums
-from synthdp.privacy.mechanisms.contrasts import Contrast
+from synthdp.model import ContrastDesign, contrast_of_sums
+from synthdp.privacy import Contrast
 from synthdp.privacy.mechanisms.sums import SQUARE, Bounded, NoisyContrast, NoisySums
 from tests.inference.test_strata import NUMBER, STRATA, drawn, sums_of
 

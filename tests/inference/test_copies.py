@@ -1,7 +1,5 @@
 """Copies: what is stated of them, tables, refusals, files."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

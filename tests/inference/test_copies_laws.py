@@ -1,7 +1,5 @@
 """Copies: blocks of levels, and the laws that are drawn for their sums."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

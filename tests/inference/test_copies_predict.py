@@ -1,7 +1,5 @@
 """Shares of blocks in drawn laws, on tables that mode predict chose and grouped by its noise."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import t

@@ -4,8 +4,6 @@ R is no part of the project's environment; without it these tests are skipped, w
 Coverage of the pooled analyses is that of `pooled` (`test_copies_coverage.py`).
 """
 
-from __future__ import annotations
-
 import io
 import json
 import subprocess
@@ -20,7 +18,7 @@ from scipy.special import expit
 from scipy.stats import t
 
 from synthdp.api.bundle import CopiedTables
-from synthdp.bundle.certificate_text import template_text
+from synthdp.bundle import template_text
 from synthdp.errors import OutputError
 from synthdp.inference.copies import pooled
 from tests.builders import lacks_r

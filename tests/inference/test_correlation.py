@@ -1,7 +1,5 @@
 """Correlations of noisy tables: those of the rows without noise, covered where there is some."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +10,7 @@ from synthdp.data.domain import Domain
 from synthdp.inference.answer import answer_tables
 from synthdp.inference.figures import Figure
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.spec.expressions.query import parse_query
+from synthdp.spec import parse_query
 from synthdp.spec.model import ReleaseSpec
 from tests.inference.conftest import counted, drawn_levels, spec_with
 

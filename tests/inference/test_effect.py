@@ -1,7 +1,5 @@
 """Effects of bundles: graph, table and words together; tiers, refusals, the command line."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,9 +12,9 @@ import pytest
 from synthdp import Bundle
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, VerifyError
+from synthdp.graph import PagLink
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.knowledge import Knowledge
-from synthdp.graph.pag import PagLink
 from synthdp.inference.effect import _with_unseen
 from synthdp.inference.effect_query import EffectQuery
 from synthdp.spec.load.loader import parse_spec

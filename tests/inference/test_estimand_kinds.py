@@ -1,12 +1,10 @@
 """Each kind of estimand that a spec can name is known to every room that serves estimands."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import get_args
 
 from synthdp.inference.estimands import ESTIMAND_KINDS
-from synthdp.model.estimands import ESTIMAND_SUMS
+from synthdp.model import ESTIMAND_SUMS
 from synthdp.spec.model import Estimand
 
 ROOT = Path(__file__).parents[2] / "synthdp"

@@ -1,7 +1,5 @@
 """Least squares against matrices, and covariances against simulation."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

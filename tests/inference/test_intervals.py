@@ -1,7 +1,5 @@
 """Fieller's intervals and quantiles' intervals, against their definitions and by simulation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Means by measured sums: equal to those of the rows where there is no noise, and covered."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -20,7 +18,7 @@ from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.sums import NoisyProducts
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.table import count_tables
-from synthdp.spec.expressions.query import parse_query
+from synthdp.spec import parse_query
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import skeleton

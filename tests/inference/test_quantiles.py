@@ -1,7 +1,5 @@
 """Quantiles of noisy histograms: right without noise, and covered with it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,7 @@ from synthdp.data.domain import Domain
 from synthdp.errors import QueryError
 from synthdp.inference.estimands import quantile_figures
 from synthdp.inference.figures import Figure, Rows
-from synthdp.spec.expressions.query import parse_query
+from synthdp.spec import parse_query
 from synthdp.spec.model import Column, Integer, Number
 
 COLUMNS: dict[str, Column] = {

@@ -1,7 +1,5 @@
 """Coefficients of noisy sums of products: those of least squares without noise, and covered."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +13,7 @@ from synthdp.inference import estimands
 from synthdp.inference.figures import Rows, Z
 from synthdp.inference.least_squares import SETTINGS
 from synthdp.inference.regression import reach, regression_figures, shares_of
-from synthdp.model.estimands import Design, design_of
+from synthdp.model import Design, design_of
 from synthdp.privacy.accounting import epsilon
 from synthdp.privacy.mechanisms.sums import Arm, NoisyProducts
 from synthdp.privacy.table import Table

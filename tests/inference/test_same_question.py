@@ -1,7 +1,5 @@
 """Two questions that ask the same in other words."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable
@@ -11,7 +9,7 @@ import pytest
 
 from synthdp.data.domain import Domain
 from synthdp.inference.answer import answer_bundle, ask_the_same
-from synthdp.spec.expressions.query import parse_query
+from synthdp.spec import parse_query
 from synthdp.spec.model import ReleaseSpec
 
 

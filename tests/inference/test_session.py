@@ -1,7 +1,5 @@
 """Questions on the command line: several in one session, as CSV, with units, and their costs."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io

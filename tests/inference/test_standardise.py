@@ -1,7 +1,5 @@
 """Effects from noisy counts: exact without noise, their gradient, their coverage, and faults."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import comb

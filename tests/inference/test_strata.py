@@ -1,7 +1,5 @@
 """Figures of noisy sums by stratum: right without noise, and covered with it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +11,7 @@ from synthdp.inference.estimands import effect_figure, stratum_figures
 from synthdp.inference.figures import Rows, Z, count_figure, ratio_figure
 from synthdp.inference.least_squares import Functionals
 from synthdp.privacy.mechanisms.sums import SQUARE, Bounded, NoisySums
-from synthdp.spec.expressions.query import parse_query
+from synthdp.spec import parse_query
 from synthdp.spec.model import Boolean, Column, Integer
 
 COLUMNS: dict[str, Column] = {

@@ -3,8 +3,6 @@
 Every draw follows a seed. The figures stand in docs/inference.md.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Effects of one step from one table: their figures, and intervals that hold the truth."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Numbers of linked tables that are paid for: questions, clipped means, and several steps."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Answers of persons with visits: what rows a question is of, and how wide intervals are."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthdp.bundle.linked import LinkedBundle
+from synthdp.bundle import LinkedBundle
 from synthdp.data.visits import OUTER, PERSONS, STEPS, VisitFrame, views_of
 from synthdp.errors import OutputError, QueryError
 from synthdp.inference.visits import VisitQuestions
-from synthdp.privacy.linked import read_linked
+from synthdp.privacy import read_linked
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY
@@ -70,7 +68,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> VisitQuestions:
 
 def asked_of(spec: Any, frame: VisitFrame, tables: dict[str, list[NoisyTable]]) -> VisitQuestions:
     """Questions of tables that no bundle has."""
-    from synthdp.bundle.linked import as_one
+    from synthdp.bundle import as_one
 
     questions, certificate = VisitQuestions(Path("bundle")), None
     bundle = LinkedBundle(Path("bundle"), as_one(spec), certificate, "2026-01-01", spec)  # type: ignore[arg-type]

@@ -1,7 +1,5 @@
 """Weighted answers: those of the rows without noise, and of visits where one of each was drawn."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ from synthdp.errors import QueryError, SpecError
 from synthdp.inference.answer import answer_bundle, answer_tables, ask_the_same
 from synthdp.inference.figures import Figure
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.spec.expressions.query import parse_query
+from synthdp.spec import parse_query
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
 from tests.inference.conftest import COLUMNS, counted, drawn_levels, stated, write_bundle_of

@@ -13,8 +13,7 @@ from synthdp.data.level_groups import LevelGroups
 from synthdp.data.visits import CodedVisits, VisitFrame, levels_between, views_of
 from synthdp.inference.visit_effects import estimands_json
 from synthdp.model.visits.planning import estimand_looks, plan_linked
-from synthdp.privacy.linked import LinkedTable, in_views
-from synthdp.privacy.mechanisms.views import OnView
+from synthdp.privacy import LinkedTable, OnView, in_views
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.model import LinkedSpec
 from tests.visits import linked_dict

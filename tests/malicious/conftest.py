@@ -2,8 +2,6 @@
 spoil.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import io
@@ -24,8 +22,8 @@ from typing import Any, NoReturn
 
 import pytest
 
+from synthdp.bundle import DEPLOYMENT
 from synthdp.bundle.content import sha256
-from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.derived import FILES
 from synthdp.bundle.write import write_bundle
 from synthdp.cli.main import main

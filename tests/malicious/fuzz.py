@@ -8,8 +8,6 @@ promises, or a declared error that shows no cell.
 """
 
 # ruff: noqa: E402
-from __future__ import annotations
-
 import contextlib
 import copy
 import json

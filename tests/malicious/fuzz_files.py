@@ -5,8 +5,6 @@ An input that takes more of either than it may, or that ends in anything but a v
 error, is a find.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os
@@ -22,14 +20,14 @@ from types import ModuleType
 
 from hypothesis import strategies as st
 
+from synthdp.bundle import DEPLOYMENT
 from synthdp.bundle.content import sha256
-from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.derived import FILES
 from synthdp.bundle.write import write_bundle
 from synthdp.errors import SynthdpError, printable
 from synthdp.files import SUMS
+from synthdp.graph import WRITERS, read_graph
 from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.formats import WRITERS, read_graph
 from synthdp.verify.checks import inspect_bundle
 
 SECONDS, MEGABYTES = (

@@ -2,8 +2,6 @@
 bounded time and memory.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import os
@@ -14,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from synthdp.bundle import STATEMENT
 from synthdp.bundle.derived import FILES
-from synthdp.bundle.signing import STATEMENT
 from synthdp.files import SUMS
 from synthdp.ledger.entries import entry_hash
 

@@ -1,7 +1,5 @@
 """Small bundles that were made to keep `verify` busy: refused in ten seconds of processor time."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable

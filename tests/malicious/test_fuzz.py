@@ -2,8 +2,6 @@
 they find what is planted.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

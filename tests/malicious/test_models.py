@@ -2,8 +2,6 @@
 error.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -2,8 +2,6 @@
 terminal.
 """
 
-from __future__ import annotations
-
 import re
 import sqlite3
 import sys
@@ -27,7 +25,7 @@ from synthdp.errors import printable
 from synthdp.ledger.ledger import Ledger
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.spec.load.loader import parse_spec
-from synthdp.tracking.store import PublicationVerdict, note, public_params
+from synthdp.tracking import PublicationVerdict, note, public_params
 
 pytestmark = pytest.mark.check
 

@@ -2,8 +2,6 @@
 holds a cell of them.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import struct

@@ -1,7 +1,5 @@
 """Small networks with random weights: what the tests of the model start from."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

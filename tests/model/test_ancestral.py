@@ -1,7 +1,5 @@
 """The fast sampler: the decoder's arithmetic, any number of threads, weights of evidence."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

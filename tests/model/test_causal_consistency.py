@@ -4,8 +4,6 @@ say no less and no more.
 The networks are published ones (see tests/graph/data/README.md) and graphs drawn at random.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """One strength for many arrows, from noisy tables of some of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pytest

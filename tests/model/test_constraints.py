@@ -1,7 +1,5 @@
 """Constraints hold on written values, the law is the model's given them, culprits are named."""
 
-from __future__ import annotations
-
 from io import StringIO
 from typing import Any
 
@@ -13,7 +11,7 @@ import pytest
 from synthdp.bundle.table_files import write_csv_blocks
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
-from synthdp.model.constraints import Constraints, ConstraintsUnmet, DrawSettings
+from synthdp.model import Constraints, ConstraintsUnmet, DrawSettings
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import build_spec
 

@@ -1,7 +1,5 @@
 """Derived columns: exact, typed and bounded as declared, and checked again from the text."""
 
-from __future__ import annotations
-
 from io import StringIO
 from typing import Any
 
@@ -13,7 +11,7 @@ from pydantic import TypeAdapter
 from synthdp.bundle.table_files import write_csv_blocks
 from synthdp.data.domain import Domain
 from synthdp.errors import SpecError
-from synthdp.model.constraints import Constraints, Derived
+from synthdp.model import Constraints, Derived
 from synthdp.spec.checks.checks import check
 from synthdp.spec.load.loader import load_spec, parse_spec
 from synthdp.spec.model import Column, ReleaseSpec

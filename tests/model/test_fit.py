@@ -1,7 +1,5 @@
 """With next to no noise the pipeline learns what its graph allows, and nothing else."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +9,7 @@ import pytest
 
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
-from synthdp.model.constraints import Constraints
+from synthdp.model import Constraints
 from synthdp.model.fit import Fitted, architecture_for, causal_vae, fit, threads_for
 from synthdp.model.planning import plan_for
 from synthdp.model.sampling import drawn_last, sample

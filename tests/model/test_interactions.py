@@ -36,7 +36,7 @@ from synthdp.model.log_linear import LogLinear, fit_log_linear, with_acting
 from synthdp.model.network import CausalVae
 from synthdp.model.planning import plan_for
 from synthdp.model.synthesizer import arrays
-from synthdp.privacy.mechanisms.interaction_screen import SameLevel
+from synthdp.privacy import SameLevel
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import INTERACTIONS
 from synthdp.privacy.session import Rehearsal

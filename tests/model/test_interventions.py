@@ -6,8 +6,6 @@ P(x | do(x_i = v)) is the network's product without the factor of x_i, at x_i = 
 known, so the truth is exact.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping
 from pathlib import Path

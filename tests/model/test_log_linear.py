@@ -1,7 +1,5 @@
 """The start of the network in mode predict: log-linear probabilities that meet the given tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Calibrated biases: the model's own margins become the released ones, and its dependence stays."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

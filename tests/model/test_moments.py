@@ -1,7 +1,5 @@
 """Which sums of numbers a spec has measured, by what is declared alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Balanced samples: nearer to the pool's tables than independent draws, of its rows."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

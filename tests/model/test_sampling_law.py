@@ -1,7 +1,5 @@
 """The sampler's distribution: the graph and nothing but it, interventions, raking, files."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,9 +15,9 @@ from hypothesis import strategies as st
 from synthdp.data.domain import Domain
 from synthdp.errors import VerifyError
 from synthdp.graph.margins import one_way_probabilities, project_to_simplex, smoothed
+from synthdp.model import rake
 from synthdp.model.ancestral import Architecture
 from synthdp.model.network import CausalVae
-from synthdp.model.raking import rake
 from synthdp.model.synthesizer import Synthesizer, arrays, untrained
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.model import Categorical

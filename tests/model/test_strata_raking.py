@@ -1,7 +1,5 @@
 """Rows follow counts and means by stratum that were paid for, and not the noise of them."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,10 +9,9 @@ import pytest
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.stage import GraphResult
-from synthdp.model import sampling
+from synthdp.model import Placed, sampling, strata_to_follow
 from synthdp.model.ancestral import Architecture
 from synthdp.model.fit import Fitted
-from synthdp.model.raking import Placed, strata_to_follow
 from synthdp.model.synthesizer import untrained
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.sums import NoisySums, Sums

@@ -1,18 +1,11 @@
 """Targets drawn evenly over rows that are alike: chances stay, neighbours even out."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 from synthdp.data.domain import ColumnDomain
-from synthdp.model.raking import (
-    kd_tree_order,
-    raked_probabilities,
-    stratified_draw,
-    stratified_uniforms,
-)
+from synthdp.model import kd_tree_order, raked_probabilities, stratified_draw, stratified_uniforms
 from synthdp.model.row_selection import MeasuredPair
 
 COLUMNS = (

@@ -1,7 +1,5 @@
 """The targets' own stage: the network with the regression, gradients, groups of layers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

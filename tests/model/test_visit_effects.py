@@ -1,7 +1,5 @@
 """What is adjusted for in the graph over time: by two slices, as by all visits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The model of persons with visits: what it holds by construction, and what it learns."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ from synthdp.model.visits.draw import trajectories
 from synthdp.model.visits.fit import FittedVisits, fit
 from synthdp.model.visits.planning import plan_linked
 from synthdp.model.visits.store import load, save
-from synthdp.privacy.linked import read_linked
+from synthdp.privacy import read_linked
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.private import _KERNEL_KEY, Released

@@ -1,7 +1,5 @@
 """What the kernel's tests start from: small domains, tables, stores, laws of noise, a ledger."""
 
-from __future__ import annotations
-
 import copy
 import csv
 import math

@@ -1,7 +1,5 @@
 """What events cost, against Opacus' PRV accountant, direct integration, and simulation."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math
@@ -17,9 +15,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from synthdp.errors import BudgetError
-from synthdp.privacy import accounting
+from synthdp.privacy import accounting, discrete_gaussian_pld
 from synthdp.privacy.accounting import Adjacency
-from synthdp.privacy.events.composition import discrete_gaussian_pld
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
 from synthdp.privacy.events.kernel import (
     DiscreteGaussianDpEvent,

@@ -7,8 +7,6 @@ Fourier transform. What that mechanism leaks at epsilon, less all that the arith
 added, is leaked by the real one too.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable

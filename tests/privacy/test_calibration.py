@@ -1,7 +1,5 @@
 """The search for the plan's noise factor, on made-up laws: below the total, by few plans."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`drop` and `rename` of a source: the same table in every kind of source, and nothing unseen."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

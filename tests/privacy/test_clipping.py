@@ -1,7 +1,5 @@
 """Clipping under fire, seen through the seam of the noise: huge weights, NaN, float32 sums."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,19 +1,12 @@
 """Composition by one transform of each part: what the accounting library finds, two at a time."""
 
-from __future__ import annotations
-
 import math
 from functools import reduce
 
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from synthdp.privacy.events.composition import (
-    TAIL,
-    composed,
-    discrete_gaussian_pld,
-    epsilon_for,
-)
+from synthdp.privacy import TAIL, composed, discrete_gaussian_pld, epsilon_for
 from synthdp.privacy.events.gaussian import gaussian
 
 WIDTH = 1e-3

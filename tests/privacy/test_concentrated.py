@@ -1,7 +1,5 @@
 """The distribution made of a Rényi bound dominates what has that bound, and is not much looser."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

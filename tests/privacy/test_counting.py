@@ -1,7 +1,5 @@
 """Counts of many tables at once: each is what its rows say, however tables share a joint one."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

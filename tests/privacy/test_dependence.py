@@ -1,7 +1,5 @@
 """Dependence scores equal their textbook forms; their sensitivities by exhaustive search."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import permutations, product
 
@@ -10,8 +8,8 @@ import numpy.typing as npt
 import pytest
 from scipy.stats import spearmanr
 
-from synthdp.data.basis import KernelGrid
-from synthdp.privacy.mechanisms.dependence import (
+from synthdp.data import KernelGrid
+from synthdp.privacy import (
     KENDALL_SENSITIVITY,
     SPEARMAN_SENSITIVITY,
     hsic,

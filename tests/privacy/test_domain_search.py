@@ -1,7 +1,5 @@
 """What looking for columns in the rows has cost: every search of a dataset, whoever used it."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace

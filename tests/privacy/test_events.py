@@ -1,7 +1,5 @@
 """Events of mechanisms that choose: not below the exact law of the choice, nor far above."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 

@@ -9,8 +9,6 @@ Theorem 3.4 and its dominating mechanism]. All transcripts are listed with their
 both tables.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 

@@ -1,7 +1,5 @@
 """Texts that many rows have: threshold, noise, accounting, and what neighbours differ by."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import combinations_with_replacement
@@ -16,12 +14,11 @@ from dp_accounting.pld.common import DifferentialPrivacyParameters
 from scipy.stats import norm
 
 from synthdp.errors import BudgetError
-from synthdp.privacy import accounting
+from synthdp.privacy import FrequentTexts, TextBudget, accounting, threshold_for
 from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.calibration import make_domain_plan
 from synthdp.privacy.events.kernel import RoundedGaussianDpEvent, ThresholdedGaussianDpEvent
 from synthdp.privacy.events.kinds import event_from_json, event_to_json
-from synthdp.privacy.mechanisms.frequent_texts import FrequentTexts, TextBudget, threshold_for
 from synthdp.privacy.noise import Key, Streams
 from synthdp.privacy.table import Table
 from tests.privacy.conftest import SIGNIFICANCE, fit_p_value, rounded_law

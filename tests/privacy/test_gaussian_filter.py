@@ -27,9 +27,8 @@ from synthdp.ledger.entries import Balance, Bound, balance_of_entries
 from synthdp.ledger.filter import FOR_LOST, gaussian_delta, gaussian_epsilon, pure_mu
 from synthdp.ledger.ledger import Ledger
 from synthdp.model.planning import plan_for
-from synthdp.privacy import accounting
+from synthdp.privacy import Adjacency, accounting
 from synthdp.privacy.calibration import make_domain_plan, mu_of
-from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.events.kernel import (
     DiscreteGaussianDpEvent,
     GumbelMaxDpEvent,

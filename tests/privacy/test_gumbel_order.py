@@ -1,7 +1,5 @@
 """The order of noisy scores: its law, whatever bits are at hand; and rounding decides nothing."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from typing import Any

@@ -1,11 +1,9 @@
 """HSIC on a grid: features are the kernel, and its sensitivity by search."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from synthdp.data.basis import KernelGrid, scatter
+from synthdp.data import KernelGrid, scatter
 
 KERNEL = KernelGrid(bandwidth=0.2)
 

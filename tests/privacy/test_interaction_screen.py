@@ -1,7 +1,5 @@
 """The screen of interactions: what a row moves a sum by, the law of what is told, its charge."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from itertools import combinations
@@ -13,9 +11,7 @@ import pytest
 from scipy import stats
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.privacy import accounting
-from synthdp.privacy.events.kernel import GaussianSumsDpEvent, GumbelMaxDpEvent
-from synthdp.privacy.mechanisms.interaction_screen import (
+from synthdp.privacy import (
     ChosenInteractions,
     Family,
     InteractionScreen,
@@ -23,8 +19,10 @@ from synthdp.privacy.mechanisms.interaction_screen import (
     SameLevel,
     Sign,
     ToldSum,
+    accounting,
     noise_for,
 )
+from synthdp.privacy.events.kernel import GaussianSumsDpEvent, GumbelMaxDpEvent
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table
 from tests.privacy.conftest import SIGNIFICANCE, order_law, order_p_value

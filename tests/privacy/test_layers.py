@@ -1,7 +1,5 @@
 """Norms and clipped sums of the layers against autograd, example by example."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any

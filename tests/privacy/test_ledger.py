@@ -1,7 +1,5 @@
 """The ledger: caps under races, tampering, and reservations that cannot be spent twice."""
 
-from __future__ import annotations
-
 import sqlite3
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Two linked tables are read person by person, and a view's rows are bounded."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ import pytest
 from synthdp.data.domain import Domain
 from synthdp.data.visits import OUTER, PERSONS, SECOND, STEPS, VisitFrame
 from synthdp.errors import BoundaryError, DataError
-from synthdp.privacy.linked import LinkedTable, as_view, fit_linked, read_linked, view_of
+from synthdp.privacy import LinkedTable, as_view, fit_linked, read_linked, view_of
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY
 from tests.visits import linked_spec, made_up

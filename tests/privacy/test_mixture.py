@@ -1,7 +1,5 @@
 """The distribution of a mixture of Gaussians is the library's, to the last bit."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

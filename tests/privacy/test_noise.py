@@ -1,7 +1,5 @@
 """Noise has the scale it claims, lies on its lattice, and never repeats."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import secrets

@@ -1,7 +1,5 @@
 """The screen of pairs: what a row moves a score by, the law of what is told, and its charge."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable

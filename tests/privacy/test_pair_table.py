@@ -1,7 +1,5 @@
 """The two-way table of a pair: a row's cell, how far it moves the table, its noise."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np
@@ -9,7 +7,7 @@ import pytest
 from scipy.stats import kstest
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.privacy.mechanisms.anm import (
+from synthdp.privacy import (
     CELLS,
     SCORES,
     AdditiveNoiseScores,

@@ -1,7 +1,5 @@
 """Sealed values: what they refuse, and what a released value keeps."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle  # noqa: TID251  the test shows that it is refused

@@ -1,7 +1,5 @@
 """Rank statistics are what they say; no row moves them beyond the charge, some come close."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterator
@@ -12,7 +10,7 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from synthdp.privacy.mechanisms.ranks import (
+from synthdp.privacy import (
     STATISTICS,
     STEPS,
     VARIANCE_STEPS,

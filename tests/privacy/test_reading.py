@@ -1,7 +1,5 @@
 """Each row by itself, end to end, from every store; what is wrong with a source is told."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable
 from functools import partial

@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthdp.audit.mechanisms.calls import neighbours
-from synthdp.audit.mechanisms.replay import replay
+from synthdp.audit import neighbours, replay
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.privacy.events.kinds import event_to_json

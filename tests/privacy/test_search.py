@@ -1,7 +1,5 @@
 """Searches by sieve and selection keep to their budget, and release replies alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from functools import partial
@@ -11,23 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.audit.mechanisms.calls import neighbours
-from synthdp.audit.mechanisms.replay import merged, replay
+from synthdp.audit import merged, neighbours, replay
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
-from synthdp.privacy.mechanisms.private_search import (
+from synthdp.privacy import (
+    STATISTICS,
+    GroupedRows,
     HowMany,
+    RankQuery,
     Selection,
     SelectionBudget,
     SparseVector,
     SparseVectorBudget,
     SparseVectorReply,
     Which,
-)
-from synthdp.privacy.mechanisms.ranks import (
-    STATISTICS,
-    GroupedRows,
-    RankQuery,
     level,
     variance_floor,
 )

@@ -1,7 +1,5 @@
 """Training on a secret sample: its cost by integration, who is in it, and who knows."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass, replace
@@ -16,7 +14,7 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import stats
 
-from synthdp.audit.mechanisms.replay import Kept
+from synthdp.audit import Kept
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.errors import BudgetError
 from synthdp.privacy import accounting

@@ -1,7 +1,5 @@
 """The session: what is charged, when, and what a killed run does again."""
 
-from __future__ import annotations
-
 import shutil
 import traceback
 from collections.abc import Callable
@@ -17,8 +15,8 @@ from safetensors.numpy import save_file
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError, DataError, InternalError, OutputError
 from synthdp.ledger.ledger import Ledger
+from synthdp.privacy import Arrays
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals, NoisyTable
-from synthdp.privacy.mechanisms.mechanism import Arrays
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.private import _KERNEL_KEY, Confidential, Private

@@ -1,7 +1,5 @@
 """One example more changes no bit of the others' passes, and moves the sum by its charge."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The only reader of rows: what it lets in, how it bounds units; errors hold no value."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

@@ -7,8 +7,6 @@ step where a gradient is next to 0. So gradients are compared before Adam takes 
 go on from the same ones.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -24,7 +22,7 @@ from synthdp.errors import BoundaryError, BudgetError
 from synthdp.model.ancestral import Architecture
 from synthdp.model.network import CausalVae
 from synthdp.model.target_stage import TargetRegression
-from synthdp.privacy.dpsgd.batched import train_side_by_side, train_stacked
+from synthdp.privacy import train_side_by_side, train_stacked
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training, Weights
 from synthdp.privacy.noise import Streams

@@ -1,7 +1,5 @@
 """Moments, sums by stratum and of products: equal to pandas, their sensitivity and noise."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable
@@ -14,12 +12,12 @@ import pandas as pd
 import pytest
 from scipy.stats import kstest
 
-from synthdp.data.basis import Basis
+from synthdp.data import Basis
 from synthdp.data.domain import Domain
-from synthdp.model.estimands import Design
+from synthdp.model import Design
+from synthdp.privacy import Contrast, ContrastBudget
 from synthdp.privacy import table as adding
 from synthdp.privacy.mechanisms import moments, sums
-from synthdp.privacy.mechanisms.contrasts import Contrast, ContrastBudget
 from synthdp.privacy.mechanisms.moments import MomentMatrix
 from synthdp.privacy.mechanisms.sums import (
     GRID,
@@ -33,7 +31,7 @@ from synthdp.privacy.mechanisms.sums import (
 )
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table, added
-from synthdp.spec.expressions.expressions import parse
+from synthdp.spec import parse
 from tests.builders import build_spec
 from tests.privacy.conftest import SIGNIFICANCE, Floats, Silent, encoded_table, numeric_domain
 

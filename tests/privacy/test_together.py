@@ -1,7 +1,5 @@
 """Releases that look at rows in one pass: charged one by one, seen once, the same numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

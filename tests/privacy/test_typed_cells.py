@@ -1,7 +1,5 @@
 """Typed cells: decimal codes, half floats, truth, times of day, sparse and complex numbers."""
 
-from __future__ import annotations
-
 from datetime import time
 from decimal import Decimal
 from pathlib import Path

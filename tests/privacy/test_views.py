@@ -1,7 +1,5 @@
 """Tables with weights, and mechanisms on views: noise as it is charged."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,10 +10,9 @@ import pytest
 from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import BoundaryError
+from synthdp.privacy import OnView, as_view
 from synthdp.privacy.events.kernel import RoundedGaussianDpEvent
-from synthdp.privacy.linked import as_view
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
-from synthdp.privacy.mechanisms.views import OnView
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table
 

@@ -17,9 +17,8 @@ import pytest
 
 from synthdp.audit import membership
 from synthdp.audit.shadow_models import shadow_spec
+from synthdp.bundle import deployment_record, render
 from synthdp.bundle.certificate import Certificate, certify
-from synthdp.bundle.certificate_text import render
-from synthdp.bundle.deployment import deployment_record
 from synthdp.bundle.descriptions import public_spec, readme, spec_yaml
 from synthdp.bundle.table_files import WrittenFile, croissant, descriptor
 from synthdp.data.domain import Domain
@@ -32,9 +31,8 @@ from synthdp.inference.estimands import clipped_text
 from synthdp.inference.figures import Rows
 from synthdp.inference.words import counted
 from synthdp.ledger import connect
-from synthdp.model import fit, sampling
+from synthdp.model import Constraints, fit, sampling
 from synthdp.model.ancestral import Architecture
-from synthdp.model.constraints import Constraints
 from synthdp.model.fit import architecture_for
 from synthdp.model.planning import plan_for
 from synthdp.model.sampling import _TableDraw, drawn_last
@@ -46,7 +44,7 @@ from synthdp.release import judge as judging
 from synthdp.release.plan_view import _passes
 from synthdp.release.played import played_estimands
 from synthdp.spec.model import ReleaseSpec
-from synthdp.verify.reader import PlanLimits
+from synthdp.verify import PlanLimits
 
 
 class Stop(Exception):

@@ -2,8 +2,6 @@
 would hold in one folder only.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -16,9 +14,9 @@ from synthdp.ledger.ledger import Ledger
 from synthdp.progress import shown_on
 from synthdp.release.graph_only import run_graph
 from synthdp.release.run import resume
-from synthdp.spec.addresses import from_folder, home, sqlite_file
+from synthdp.spec import from_folder, home, sqlite_file
 from synthdp.spec.load.loader import load_spec
-from synthdp.tracking.mlflow_run import tracker
+from synthdp.tracking import tracker
 from synthdp.tracking.server import store_of
 from tests.release.conftest import InterruptedAt, interrupt
 

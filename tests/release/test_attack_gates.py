@@ -2,8 +2,6 @@
 decide costs nothing.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -11,21 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.bundle.audit_record import (
-    PUBLIC_FILE,
-    DeclaredAttack,
-    spends_of,
-)
+from synthdp.bundle import PUBLIC_FILE, DeclaredAttack, spends_of
 from synthdp.data.domain import Domain
 from synthdp.model.planning import plan_for
 from synthdp.release.gates import Figure, attack_figures, check_gates
+from synthdp.spec import DECLARED, LUCKY, lowest_limit, provable
 from synthdp.spec.checks.budget import gates
-from synthdp.spec.checks.chance import DECLARED, LUCKY, lowest_limit, provable
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import ATTACK_FIGURES, ATTACK_METRICS, PUBLIC_METRICS, Attacks, Gate
-from synthdp_attacks import GameOutcome, provable_epsilon
-from synthdp_attacks.report import attack_row
-from synthdp_attacks.threat import FloatArray
+from synthdp_attacks import FloatArray, GameOutcome, attack_row, provable_epsilon
 from tests.builders import audit_record, declared_attack, membership
 
 pytestmark = pytest.mark.check

@@ -1,7 +1,5 @@
 """The attack may be put off until the bundle is there, and be left out of a run that is resumed."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from functools import partial

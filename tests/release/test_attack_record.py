@@ -2,19 +2,17 @@
 told, of each attack its own figures.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from synthdp.audit.membership import attack_facts
-from synthdp.bundle.audit_record import Membership
-from synthdp.bundle.certificate_text import audit_markdown, plain
-from synthdp.report.sections import audit_tables
+from synthdp.bundle import Membership, audit_markdown, plain
+from synthdp.report import audit_tables
 from synthdp_attacks import (
     Claim,
+    Codes,
     Fleet,
     MembershipReport,
     NoisyCounts,
@@ -23,7 +21,6 @@ from synthdp_attacks import (
     attack_tables,
     shared_confidence,
 )
-from synthdp_attacks.threat import Codes
 from tests.attacks.runners import deadly
 from tests.builders import audit_record, declared_attack, membership
 

@@ -2,8 +2,6 @@
 budget is spent by then, and in an audit.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import stat
@@ -24,7 +22,7 @@ from synthdp.audit import membership, plan, shadow_models
 from synthdp.audit.folder import AUDITS, AttackFolder, audit_folder
 from synthdp.audit.membership import attack_rows
 from synthdp.audit.shadow_models import ShadowTrainer
-from synthdp.bundle.audit_record import CONFIDENTIAL_FILE, PUBLIC_FILE, AuditRecord, spends_of
+from synthdp.bundle import CONFIDENTIAL_FILE, PUBLIC_FILE, AuditRecord, spends_of
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph

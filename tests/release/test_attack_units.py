@@ -2,8 +2,6 @@
 texts say so.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,14 +15,14 @@ from synthdp.audit.folder import AttackFolder
 from synthdp.audit.membership import attack_facts, attack_rows, sub_sample, two_worlds
 from synthdp.audit.plan import twin_units
 from synthdp.audit.shadow_models import ShadowTrainer
-from synthdp.bundle.certificate_text import audit_markdown
+from synthdp.bundle import audit_markdown
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.private import _KERNEL_KEY, Confidential
 from synthdp.privacy.table import Table
 from synthdp.progress import unheard
 from synthdp.release import judge
-from synthdp.report.sections import audit_tables
+from synthdp.report import audit_tables
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import ReleaseSpec
 from synthdp_attacks import Serial

@@ -1,7 +1,5 @@
 """`synthdp audit` end to end: what it finds, where it goes, and what a release makes of it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -11,19 +9,19 @@ import yaml
 
 from synthdp.audit import plan
 from synthdp.audit.plan import confirmed
-from synthdp.bundle.audit_record import (
+from synthdp.bundle import (
     CONFIDENTIAL_FILE,
     PUBLIC_FILE,
     AuditRecord,
     Replay,
+    audit_markdown,
     spends_of,
 )
-from synthdp.bundle.certificate_text import audit_markdown
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, VerifyError
 from synthdp.model.planning import plan_for
 from synthdp.release.run import release
-from synthdp.report.sections import audit_tables
+from synthdp.report import audit_tables
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle
 from tests.builders import audit_record, declared_attack, membership, one_audit

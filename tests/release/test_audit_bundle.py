@@ -2,8 +2,6 @@
 what was claimed is seen in the tables.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import partial
@@ -13,13 +11,11 @@ import numpy as np
 import pytest
 
 from synthdp.audit.plan import FALSE_ALARMS, audit_bundle
-from synthdp.bundle.audit_record import AuditRecord, spends_of
-from synthdp.bundle.certificate_text import audit_markdown
-from synthdp.bundle.noisy_values import read_tables
+from synthdp.bundle import AuditRecord, audit_markdown, read_tables, spends_of
 from synthdp.errors import OutputError
 from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.verify import VERIFY
 from synthdp.verify import rows as noise
-from synthdp.verify.reader import VERIFY
 from tests.builders import audit_record
 
 pytestmark = pytest.mark.check

@@ -4,8 +4,6 @@ The canaries are an id, an out-of-domain category and a number off the grid that
 are written on, so none of them can come up by chance. Only the table itself may hold them.
 """
 
-from __future__ import annotations
-
 import struct
 import traceback
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The command line: what is printed where, exit codes, and that the light commands stay light."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -2,8 +2,6 @@
 reserves, spends and leaves behind.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -16,7 +14,7 @@ import pytest
 import yaml
 
 from synthdp.errors import SpecError
-from synthdp.graph.formats import read_graph
+from synthdp.graph import read_graph
 from synthdp.privacy import accounting
 from synthdp.privacy.events.kinds import event_from_json
 from synthdp.privacy.session import Session

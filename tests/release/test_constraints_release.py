@@ -2,8 +2,6 @@
 that breaks one.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -12,7 +10,7 @@ import pandas as pd
 import pytest
 
 from synthdp.errors import GateError, SpecError, VerifyError
-from synthdp.model.constraints import DrawSettings
+from synthdp.model import DrawSettings
 from synthdp.sample.sampler import Sampler
 from synthdp.verify.checks import verify_bundle
 from tests.release.conftest import refit

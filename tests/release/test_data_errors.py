@@ -2,8 +2,6 @@
 had paid before what stays spent.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping

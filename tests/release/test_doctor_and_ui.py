@@ -2,8 +2,6 @@
 store on loopback, at the reviewers' view.
 """
 
-from __future__ import annotations
-
 import json
 import signal
 import socket
@@ -22,8 +20,8 @@ import pytest
 from synthdp.cli import review
 from synthdp.errors import OutputError
 from synthdp.spec.load.loader import load_spec
+from synthdp.tracking import AttackOutcome, PublicationVerdict
 from synthdp.tracking.server import USER, Pages, credentials, serving, store_of
-from synthdp.tracking.store import AttackOutcome, PublicationVerdict
 
 pytestmark = pytest.mark.check
 
@@ -191,7 +189,7 @@ class TestUi:
         """
         from mlflow.tracking import MlflowClient
 
-        from synthdp.tracking.mlflow_run import tracker
+        from synthdp.tracking import tracker
 
         spec = load_spec(tiny.write(tracking={"enabled": True}).spec)
         with tracker(spec, folder=tiny.folder, run="on-sqlite"):

@@ -2,8 +2,6 @@
 exact goes with it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,10 +22,10 @@ from synthdp.privacy import plan
 from synthdp.privacy.mechanisms.scores import ScoreCounts, Scored
 from synthdp.release.job import ReleaseOutcome
 from synthdp.release.run import resume
-from synthdp.report.prose import estimated, number
+from synthdp.report import estimated, number
 from synthdp.spec.load.loader import load_spec
+from synthdp.verify import Reader
 from synthdp.verify.checks import verify_bundle
-from synthdp.verify.reader import Reader
 from synthdp.verify.rewritten import score_problems
 from tests.chance import seeded
 from tests.release.conftest import Tiny, certificate, internal, interrupt

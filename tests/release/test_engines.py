@@ -2,8 +2,6 @@
 paid for where the engine is away, and resumed when it was killed.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Callable

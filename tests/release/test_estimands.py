@@ -1,7 +1,5 @@
 """A release with estimands: from the spec to the recipient, and what `verify` sees of a change."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

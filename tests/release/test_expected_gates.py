@@ -1,7 +1,5 @@
 """What a plan says of gates on published scores: the noise that it warns of is the scores' own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The links that a plan says its tests will see, held against the tests on simulated tables."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any
@@ -13,10 +11,9 @@ from scipy.stats import norm
 from synthdp.api.text import quality_lines
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
+from synthdp.graph import NoisyTables, implications, validate
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.chi_square import Floats, Mixture, answers, weakest_effects
-from synthdp.graph.tables import NoisyTables
-from synthdp.graph.validation import implications, validate
 from synthdp.model.planning import plan_for
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable

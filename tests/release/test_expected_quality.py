@@ -2,8 +2,6 @@
 that a valid spec may hold.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable
@@ -19,11 +17,11 @@ from synthdp.api.text import quality_lines
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.errors import SpecError
+from synthdp.graph import NoisyTables
 from synthdp.graph.chi_square import Answer
 from synthdp.graph.level_groups import equal_groups
 from synthdp.graph.margins import Probabilities, one_way_probabilities, pooled
 from synthdp.graph.predict import axis, smoothed_pair
-from synthdp.graph.tables import NoisyTables
 from synthdp.ledger.entries import Balance
 from synthdp.model.planning import plan_for
 from synthdp.privacy.calibration import expected_fit_rows

@@ -2,8 +2,6 @@
 with rows that are not the model's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,9 +16,8 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, encode_column
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.noise import Streams
-from synthdp.verify import rows
+from synthdp.verify import VERIFY, rows
 from synthdp.verify.checks import inspect_bundle
-from synthdp.verify.reader import VERIFY
 from synthdp.verify.rows import noise_of
 
 pytestmark = pytest.mark.check

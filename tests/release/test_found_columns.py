@@ -1,7 +1,5 @@
 """What is read off noisy counts of cells: types, bounds, codes, missing values, what is lost."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,7 +9,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from synthdp.data.cells import FORMS, SIZES, form_of, size_of
-from synthdp.privacy.mechanisms.frequent_texts import READINGS, NoisyTexts
+from synthdp.privacy import READINGS, NoisyTexts
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.release.private_init import Reader, columns_to_read, found_columns
 from synthdp.spec.draft import FoundColumn

@@ -8,8 +8,6 @@ Floating-point sums differ between processors: the digests hold on machines like
 `MADE_ON` names in each file; elsewhere only the names of the files are compared.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

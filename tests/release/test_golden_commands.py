@@ -5,8 +5,6 @@ changed. Floating-point sums differ between processors: figures are compared on 
 one that a file names, elsewhere all but the figures.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

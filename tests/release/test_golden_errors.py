@@ -4,8 +4,6 @@ letter, and with which exit code.
 Run with SYNTHDP_UPDATE_GOLDEN=1 to write the texts anew, then read them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

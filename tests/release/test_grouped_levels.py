@@ -2,8 +2,6 @@
 noise and its quality, and files that state other groups.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable
@@ -15,7 +13,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from synthdp.bundle.noisy_values import level_law, read_tables
+from synthdp.bundle import level_law, read_tables
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, VerifyError
 from synthdp.graph.level_groups import groups_of

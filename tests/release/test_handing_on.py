@@ -4,8 +4,6 @@ that goes to MLflow.
 Everything around the seam is a stand-in, so that only the handing on is tested.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

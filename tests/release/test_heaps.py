@@ -1,7 +1,5 @@
 """A release that looks for numbers that many rows have: what is drawn, told and checked."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

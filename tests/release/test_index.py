@@ -1,7 +1,5 @@
 """`synthdp index`: every bundle below a folder on one page, whatever the bundles hold."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -16,11 +14,11 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import synthdp as face
-from synthdp.bundle.signing import make_keys
+from synthdp.bundle import make_keys
 from synthdp.ledger.entries import entry_hash
 from synthdp.release.run import release
-from synthdp.report.index import render_index
-from synthdp.verify.releases import index_of
+from synthdp.report import render_index
+from synthdp.verify import index_of
 from tests.release.conftest import Tiny, refit
 
 pytestmark = pytest.mark.check

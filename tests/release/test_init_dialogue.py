@@ -1,7 +1,5 @@
 """`synthdp init` as somebody at a terminal has it: questions, a wrong answer, a way back."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re

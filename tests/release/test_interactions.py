@@ -1,7 +1,5 @@
 """What acts on a target together, from rows to a verified bundle: found, told, drawn, resumed."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -16,12 +14,11 @@ import yaml
 from synthdp import Bundle
 from synthdp.errors import VerifyError
 from synthdp.graph.causal import ActsTogether, CausalGraph
-from synthdp.privacy import plan
-from synthdp.privacy.mechanisms.interaction_screen import ChosenInteractions
+from synthdp.privacy import ChosenInteractions, plan
 from synthdp.release.run import release, resume
 from synthdp.spec.load.loader import load_spec
+from synthdp.verify import Reader
 from synthdp.verify.checks import verify_bundle
-from synthdp.verify.reader import Reader
 from synthdp.verify.rewritten import check_graph
 from tests.builders import skeleton
 from tests.release.conftest import dying

@@ -2,8 +2,6 @@
 and an error of the judging is told to the steward by its kind alone.
 """
 
-from __future__ import annotations
-
 import errno
 from functools import partial
 from pathlib import Path
@@ -17,7 +15,7 @@ import yaml
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.errors import budget_note
-from synthdp.evaluate.run import EvaluationReport
+from synthdp.evaluate import EvaluationReport
 from synthdp.privacy.session import Session
 from synthdp.release import job
 from synthdp.release.run import release, resume

@@ -1,7 +1,5 @@
 """Mode learn from rows to a verified bundle, where the search leaves most pairs undecided."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

@@ -2,8 +2,6 @@
 it: rows of a fork a <- b -> c, which no data tell from a chain.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +14,7 @@ import yaml
 
 from synthdp import Bundle
 from synthdp.errors import OutputError
-from synthdp.graph.formats import WRITERS, read_graph
+from synthdp.graph import WRITERS, read_graph
 from synthdp.release.run import release
 from synthdp.verify.checks import verify_bundle
 from tests.builders import build_spec, skeleton

@@ -2,8 +2,6 @@
 told in time.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 must and no more.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from dataclasses import replace

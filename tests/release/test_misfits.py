@@ -1,7 +1,5 @@
 """`synthdp inspect`: what does not fit, for the steward's eyes, and nothing that is left behind."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from pathlib import Path
@@ -16,7 +14,7 @@ import yaml
 from synthdp import Spec
 from synthdp.data.domain import Domain
 from synthdp.errors import DataError, OutputError
-from synthdp.privacy.inspection import misfits_of
+from synthdp.privacy import misfits_of
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import Confidential
 from synthdp.privacy.source import read_private

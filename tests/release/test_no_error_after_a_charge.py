@@ -3,8 +3,6 @@
 What can fail by what is public alone fails before, and costs nothing.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

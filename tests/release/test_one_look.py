@@ -2,8 +2,6 @@
 forgot.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import hashlib

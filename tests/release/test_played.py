@@ -1,7 +1,5 @@
 """Estimands that are played before a release: refusals and widths are those that would follow."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

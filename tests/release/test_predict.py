@@ -2,8 +2,6 @@
 that claim no cause.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -19,7 +17,7 @@ from synthdp import Bundle
 from synthdp.audit import plan as audit
 from synthdp.audit.plan import public_graph
 from synthdp.audit.shadow_models import ShadowTrainer, TableMeasurer, shadow_spec
-from synthdp.bundle.certificate_text import audit_markdown
+from synthdp.bundle import audit_markdown
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.errors import OutputError, SpecError
@@ -30,8 +28,8 @@ from synthdp.privacy.mechanisms.marginals import ChosenMarginals
 from synthdp.release.run import release, resume
 from synthdp.spec.amendment import amendment
 from synthdp.spec.load.loader import load_spec
+from synthdp.verify import Reader
 from synthdp.verify.checks import verify_bundle
-from synthdp.verify.reader import Reader
 from synthdp.verify.rewritten import check_graph
 from synthdp_attacks import WhiteBox
 from tests.builders import predict_spec, predict_table

@@ -1,7 +1,5 @@
 """`synthdp init --private`: what it refuses, spends, finds and writes, and the release after it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -2,8 +2,6 @@
 everybody.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 import tempfile
@@ -16,11 +14,11 @@ from typing import Any
 import pytest
 
 from synthdp.audit.plan import write_record
-from synthdp.bundle.audit_record import CONFIDENTIAL_FILE, PUBLIC_FILE, AuditRecord
+from synthdp.bundle import CONFIDENTIAL_FILE, PUBLIC_FILE, AuditRecord
 from synthdp.files import private_folder
 from synthdp.ledger.ledger import Ledger
 from synthdp.release import run_folder
-from synthdp.tracking.store import quiet
+from synthdp.tracking import quiet
 
 pytestmark = pytest.mark.check
 

@@ -1,7 +1,5 @@
 """Progress: what is being done and how long it will take, on a terminal and where there is none."""
 
-from __future__ import annotations
-
 import re
 import threading
 import time

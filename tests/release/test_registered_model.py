@@ -1,7 +1,5 @@
 """The model of a release in MLflow's registry: loaded by its alias, it draws rows."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -16,7 +14,7 @@ import pytest
 
 import synthdp
 from synthdp.release.run import release
-from synthdp.tracking.mlflow_run import Tracker, TrackingRecord, log_later
+from synthdp.tracking import Tracker, TrackingRecord, log_later
 from synthdp.tracking.server import USER, latest_runs, serving
 from tests.release.conftest import Tiny
 

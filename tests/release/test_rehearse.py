@@ -1,7 +1,5 @@
 """A release on simulated rows: what it says is true of them, and nothing else is touched."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -2,8 +2,6 @@
 anything is spent.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -2,8 +2,6 @@
 said, and the run goes on without paying or looking again. SIGTERM is a Ctrl-C.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pkgutil

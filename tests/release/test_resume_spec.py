@@ -2,8 +2,6 @@
 spec that differs in nothing else.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ import pytest
 import yaml
 
 from synthdp.errors import OutputError, VerifyError
-from synthdp.model.constraints import ConstraintsUnmet, DrawSettings
+from synthdp.model import ConstraintsUnmet, DrawSettings
 from synthdp.privacy import plan
 from synthdp.privacy.session import Session
 from synthdp.release import job

@@ -2,8 +2,6 @@
 screen left out. The rule is set so that the five columns of `predict_table` are a wide table.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from synthdp.audit.mechanisms.planned import runnable
+from synthdp.audit import runnable
 from synthdp.audit.shadow_models import TableMeasurer, plan_at, shadow_spec
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain

@@ -2,8 +2,6 @@
 which order.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -2,8 +2,6 @@
 and what happens when it is interrupted.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -22,8 +20,8 @@ from synthdp.privacy.table import Table
 from synthdp.release.plan_view import plan_facts
 from synthdp.release.run import resume
 from synthdp.spec.load.loader import load_spec
+from synthdp.verify import PlanLimits, event_problems
 from synthdp.verify.checks import verify_bundle
-from synthdp.verify.reader import PlanLimits, event_problems
 from tests.release.conftest import interrupt
 
 pytestmark = pytest.mark.check

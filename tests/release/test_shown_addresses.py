@@ -2,8 +2,6 @@
 unreachable server keeps a steward waiting.
 """
 
-from __future__ import annotations
-
 import logging
 import socket
 import time
@@ -15,7 +13,7 @@ import pytest
 
 from synthdp.errors import SynthdpError
 from synthdp.ledger.ledger import Ledger
-from synthdp.spec.addresses import UNSHOWN, reason, shown_address, shown_path
+from synthdp.spec import UNSHOWN, reason, shown_address, shown_path
 
 pytestmark = pytest.mark.check
 
@@ -225,7 +223,7 @@ def _away(*_: object) -> None:
 
 
 def _unasked(*_: object, **__: object) -> Any:
-    from synthdp.tracking.mlflow_run import Tracker
+    from synthdp.tracking import Tracker
 
     return Tracker()
 

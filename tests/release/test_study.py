@@ -1,7 +1,5 @@
 """`synthdp study` end to end: the grid is whole, and what is found stays where it belongs."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math
@@ -26,9 +24,7 @@ from synthdp.progress import shown_on
 from synthdp.release import study as room
 from synthdp.release.study import DECLARED, Arm, Line, comparable, study, without_graph
 from synthdp.spec.load.loader import load_spec
-from synthdp_attacks import Serial
-from synthdp_attacks.membership import CLASSIFIERS, EXTRACTORS, MAIN
-from synthdp_attacks.one_release import LIKELIHOODS
+from synthdp_attacks import CLASSIFIERS, EXTRACTORS, LIKELIHOODS, MAIN, Serial
 from tests.release.conftest import MODES, Heard, InterruptedAt, Tiny, merged
 
 pytestmark = pytest.mark.check

@@ -1,7 +1,5 @@
 """A release suggests to the steward what its columns look like, and tells nobody else."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What people see on a terminal: help with examples, tables that fit, colours of verdicts."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from typing import Any

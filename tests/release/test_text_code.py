@@ -1,7 +1,5 @@
 """A release with a column of codes, from the spec to the recipient: only prefixes leave."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

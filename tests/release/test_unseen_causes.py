@@ -1,7 +1,5 @@
 """`graph.unseen_causes` from rows to a verified bundle, and what readers are refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a plan says of other budgets, held against the plans of specs that have them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -2,8 +2,6 @@
 figures of quality and attack; no count of rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,8 +10,7 @@ import pandas as pd
 import pytest
 
 from synthdp.release.tracked import TRACKED
-from synthdp.tracking.mlflow_run import Tracker
-from synthdp.tracking.store import AttackOutcome, PublicationVerdict
+from synthdp.tracking import AttackOutcome, PublicationVerdict, Tracker
 
 pytestmark = pytest.mark.check
 

@@ -1,7 +1,5 @@
 """Whom rows and figures are of, where an id has several rows: said in the bundle and by `plan`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 empty, else before training.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

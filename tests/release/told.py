@@ -1,7 +1,5 @@
 """Of what a table is, by a spec, which room is told what: rows of `test_settings`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 from unittest.mock import ANY

@@ -1,7 +1,5 @@
 """What the steward reads about effects, groups, intervals and rows that can be told apart."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -9,21 +7,20 @@ import numpy as np
 import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.evaluate.effects import (
+from synthdp.evaluate import (
     CoverageRow,
     Dependence,
     EffectRow,
     Estimate,
+    EvaluationReport,
     IndependenceReport,
     IndependenceRow,
 )
 from synthdp.evaluate.fidelity import fidelity, pair_plot
 from synthdp.evaluate.learners import summarize
-from synthdp.evaluate.run import EvaluationReport
-from synthdp.evaluate.subgroups import SubgroupRow, TwoSampleRow
+from synthdp.evaluate.run import SubgroupRow, TwoSampleRow
 from synthdp.evaluate.utility import UtilityReport, UtilityRow
-from synthdp.report.internal.content import Budget, ReportContent
-from synthdp.report.internal.page import render
+from synthdp.report import Budget, ReportContent, render
 from synthdp.report.internal.sections import analysis
 
 DOMAIN = Domain(tuple(ColumnDomain(n, "categorical", ("x", "y"), False) for n in ("<b>a", "c")))

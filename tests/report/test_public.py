@@ -2,8 +2,6 @@
 numbers.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from html import unescape
@@ -16,16 +14,20 @@ from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.drawing.charts import pairplot
 from synthdp.evaluate.fidelity import SETTINGS, grid, most_connected, pair_plot
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.report.public.content import (
+from synthdp.report import (
+    MAX_BYTES,
+    GraphView,
     PairOfColumns,
     PublicContent,
+    estimand_pictures,
+    estimand_table,
+    hidden_levels,
     measured,
     measured_pairs,
     noise_distance,
+    render_public,
+    roc_points,
 )
-from synthdp.report.public.page import render_public
-from synthdp.report.public.sections import estimand_pictures, estimand_table, hidden_levels
-from synthdp.report.sections import MAX_BYTES, GraphView, roc_points
 
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "$x$ {{ 7 * 7 }} \u202e")
 

@@ -2,8 +2,6 @@
 say.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
@@ -16,23 +14,27 @@ import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.drawing import charts
+from synthdp.evaluate import EvaluationReport
 from synthdp.evaluate.fidelity import fidelity
-from synthdp.evaluate.run import EvaluationReport
 from synthdp.evaluate.utility import UtilityReport, UtilityRow
-from synthdp.report.internal import sections
-from synthdp.report.internal.appendix import attack_tables, tables
-from synthdp.report.internal.content import Budget, GateResult, ReportContent
-from synthdp.report.internal.page import render, write_internal_report
-from synthdp.report.sections import (
+from synthdp.report import (
     MAX_BYTES,
+    Budget,
+    GateResult,
     GraphView,
     Look,
     PageLimits,
+    ReportContent,
+    attack_tables,
     crosses,
     most_advantage,
     number,
+    render,
     roc_bound,
+    tables,
+    write_internal_report,
 )
+from synthdp.report.internal import sections
 
 HOSTILE = [
     "<script>alert(1)</script>",

@@ -2,8 +2,6 @@
 wrong: tables and scores by the product's own mechanisms and noise, on laws of this file alone.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace

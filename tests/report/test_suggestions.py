@@ -2,16 +2,14 @@
 lines, and lines are shown as they are to be pasted.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import pytest
 import yaml
 
-from synthdp.evaluate.functional import Suggestion, SuggestionReport
-from synthdp.report.internal.page import render, write_internal_report
+from synthdp.evaluate import Suggestion, SuggestionReport
+from synthdp.report import render, write_internal_report
 from tests.report.test_report import HOSTILE, Page, content
 
 pytestmark = pytest.mark.check

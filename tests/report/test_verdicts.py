@@ -2,8 +2,6 @@
 alike on both pages.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from types import SimpleNamespace
@@ -12,22 +10,36 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.bundle.certificate_text import gate_words
+from synthdp.bundle import gate_words
 from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.evaluate import CoverageRow
 from synthdp.evaluate.dp_scores import ChargedScore
-from synthdp.evaluate.effects import CoverageRow
 from synthdp.evaluate.fidelity import fidelity, sampling_distance
-from synthdp.evaluate.subgroups import TwoSampleRow
+from synthdp.evaluate.run import TwoSampleRow
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.release.gates import Figure, check_gates
-from synthdp.report import verdicts
-from synthdp.report.internal.content import EstimandBeside, GateResult
-from synthdp.report.internal.page import attack_card, render, report_cards, report_uses
-from synthdp.report.prose import number
-from synthdp.report.public.content import About, PublicContent, mean_noise
-from synthdp.report.public.page import _beats, public_cards, public_uses, render_public
-from synthdp.report.public.sections import Measured
-from synthdp.report.sections import Came, GraphView, Look, forecasts, shares
+from synthdp.report import (
+    About,
+    Came,
+    EstimandBeside,
+    GateResult,
+    GraphView,
+    Look,
+    Measured,
+    PublicContent,
+    attack_card,
+    forecasts,
+    mean_noise,
+    number,
+    public_cards,
+    public_uses,
+    render,
+    render_public,
+    report_cards,
+    report_uses,
+    shares,
+    verdicts,
+)
 from synthdp.report.verdicts import Bounds, Verdict
 from synthdp.spec.model import Gate
 from tests.report.test_public import facts, public, table_of
@@ -62,24 +74,6 @@ def stated(kind: str, known: int, refused: int) -> dict[str, Any]:
 
 class TestStates:
     @pytest.mark.parametrize(
-        ("low", "high", "state"),
-        [
-            (0.02, 0.08, "good"),
-            (0.02, 0.12, "fair"),  # as its worse end is
-            (0.02, 0.24, "fair"),
-            (0.02, 0.26, "unknown"),  # from good to a problem: anything may be true
-            (0.12, 0.24, "fair"),
-            (0.12, 0.26, "bad"),
-            (0.26, 0.4, "bad"),
-            (0.0, 1.0, "unknown"),
-        ],
-    )
-    def test_a_colour_follows_the_worse_end_of_the_interval(
-        self, low: float, high: float, state: str
-    ) -> None:
-        assert Bounds(0.1, 0.25).within(low, high) == state
-
-    @pytest.mark.parametrize(
         ("epsilon", "state"), [(1.0, "plain"), (4.9, "plain"), (5.0, "fair"), (20.0, "bad")]
     )
     def test_a_guarantee_is_never_green(self, epsilon: float, state: str) -> None:
@@ -104,20 +98,6 @@ class TestStates:
     def test_a_refuted_claim_is_red_whatever_the_interval(self) -> None:
         card = verdicts.attack(0.9, 0.1, 1.0, ceiling=0.1, trials="12", refuted=True)
         assert card.state == "bad" and "do not publish" in card.advice
-
-    def test_rows_that_are_told_apart(self) -> None:
-        assert verdicts.told_apart(0.80, 0.78, 0.82, floor=0.5).state == "bad"
-        assert verdicts.told_apart(0.65, 0.6, 0.7, floor=0.5).state == "fair"
-        assert verdicts.told_apart(0.52, 0.49, 0.55, floor=0.5).state == "good"
-        assert verdicts.told_apart(0.6, 0.3, 0.9, floor=None).state == "unknown"
-
-    def test_intervals_and_claims(self) -> None:
-        assert verdicts.coverage("means", 0.5, 40, floor=0.95).state == "bad"
-        assert verdicts.coverage("means", 0.92, 40, floor=0.95).state == "good"
-        assert verdicts.coverage("means", 0.5, 4, floor=0.95).state == "unknown"
-        assert verdicts.claims("Graph", 0, 0, "").state == "unknown"
-        assert verdicts.claims("Graph", 1, 40, "").state == "fair"
-        assert verdicts.claims("Graph", 13, 47, "").state == "bad"
 
     def test_every_state_has_words(self) -> None:
         for state in verdicts.WORDS:
@@ -173,21 +153,6 @@ class TestThePublicPage:
         assert uses_of(public(facts=facts(scores=worse)))["Prediction"].word == "no"
         hidden = [score("tstr_accuracy", None, 0.0, 1.0, target="sort")]
         assert uses_of(public(facts=facts(scores=hidden)))["Prediction"].word == "cannot tell"
-
-    @pytest.mark.parametrize(
-        ("value", "low", "high", "state"),
-        [
-            (0.55, 0.30, 0.80, "good"),  # always the commonest answer: .285
-            (0.55, 0.25, 0.85, "fair"),
-            (0.55, 0.15, 0.95, "unknown"),
-            (0.30, 0.25, 0.36, "fair"),
-            (0.20, 0.10, 0.28, "bad"),
-        ],
-    )
-    def test_models_are_green_only_where_the_whole_interval_beats_a_constant_guess(
-        self, value: float, low: float, high: float, state: str
-    ) -> None:
-        assert _beats(score("tstr_accuracy", value, low, high), 0.285) == state
 
     @pytest.mark.parametrize("turned", [False, True])
     def test_of_several_targets_the_worst_has_name_figure_and_colour(self, turned: bool) -> None:

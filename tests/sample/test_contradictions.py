@@ -1,7 +1,5 @@
 """Conditions that no row of the domain fulfils are refused before anything is drawn."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -11,8 +9,8 @@ from hypothesis import strategies as st
 
 from synthdp.data.domain import Domain
 from synthdp.errors import SpecError
-from synthdp.sample.conditions import allowed, check_possible, conditions_of, settings_of
-from synthdp.spec.expressions.expressions import parse
+from synthdp.sample import allowed, check_possible, conditions_of, settings_of
+from synthdp.spec import parse
 from tests.builders import build_spec
 
 SPEC = build_spec(

@@ -2,8 +2,6 @@
 files.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -18,16 +16,16 @@ from hypothesis import given as holds_for
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from synthdp.bundle import write_blocks
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, SpecError
 from synthdp.graph.level_groups import LevelLaw
+from synthdp.model import Constraints
 from synthdp.model.ancestral import Architecture
-from synthdp.model.constraints import Constraints
 from synthdp.model.network import CausalVae
 from synthdp.model.synthesizer import Synthesizer, arrays
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.sample.conditions import settings_of
-from synthdp.sample.files import write_blocks
+from synthdp.sample import settings_of
 from synthdp.sample.sampler import SETTINGS, Sampler, Weighing, one_use
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import skeleton

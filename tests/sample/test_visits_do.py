@@ -1,7 +1,5 @@
 """Persons with visits under an intervention: the g-formula, and who is lost."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -12,7 +10,7 @@ from synthdp.data.visits import VisitFrame
 from synthdp.errors import OutputError, SpecError
 from synthdp.model.visits.draw import Intervention, trajectories
 from synthdp.model.visits.laws import Law, VisitModel, groups_of_views, sizes_of
-from synthdp.sample.linked import Lost, drawn_frames, intervention
+from synthdp.sample import Lost, drawn_frames, intervention
 from synthdp.spec.model import LinkedSpec
 from tests.visits import linked_dict
 

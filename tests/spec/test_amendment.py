@@ -1,7 +1,5 @@
 """What of a spec may change after its run has paid: nothing that a gate on real rows rests on."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Whatever name a spec takes works in expressions, questions, lists and settings."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -12,10 +10,8 @@ from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, QueryError, SpecError
 from synthdp.inference.effect_query import EffectQuery
 from synthdp.inference.words import next_time
-from synthdp.sample.conditions import conditions_of, settings_of
-from synthdp.spec.expressions.expressions import parse
-from synthdp.spec.expressions.parsed import listed_names, quoted, setting_of
-from synthdp.spec.expressions.query import parse_query
+from synthdp.sample import conditions_of, settings_of
+from synthdp.spec import listed_names, parse, parse_query, quoted, setting_of
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import build_spec, skeleton

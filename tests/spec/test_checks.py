@@ -1,7 +1,5 @@
 """Checks between sections, on specs that are built in Python."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Code books: what each format states comes into the draft, nothing else, and no row is read."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -16,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synthdp.errors import DataError, OutputError, SynthdpError
-from synthdp.spec.codebook import FORMATS, Codebook, Described, entry_of, read_codebook
+from synthdp.spec import FORMATS, Codebook, Described, entry_of, read_codebook
 from synthdp.spec.draft import draft_spec
 from synthdp.spec.writing import Blank
 

@@ -2,8 +2,6 @@
 are told.
 """
 
-from __future__ import annotations
-
 import ast
 from typing import Any
 
@@ -15,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from synthdp.errors import SpecError
-from synthdp.spec.expressions.expressions import parse
+from synthdp.spec import parse
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import Categorical, Column, Integer
 from tests.builders import skeleton

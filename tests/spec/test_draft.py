@@ -2,8 +2,6 @@
 loads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +9,7 @@ import pytest
 
 from synthdp.bundle.descriptions import spec_yaml
 from synthdp.errors import DataError, SpecError
-from synthdp.spec.codebook import Codebook, Described
+from synthdp.spec import Codebook, Described, GoBackError, KeptAnswers, ask_column, with_back
 from synthdp.spec.draft import (
     FoundColumn,
     Header,
@@ -22,7 +20,6 @@ from synthdp.spec.draft import (
 )
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import Boolean, Categorical, Datetime, IdUnit, Integer, Number, Ordinal
-from synthdp.spec.questions import GoBackError, KeptAnswers, ask_column, with_back
 
 CANARY = "canary-7391"
 

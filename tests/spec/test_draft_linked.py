@@ -1,7 +1,5 @@
 """Drafts of two linked tables: of headers and declared types alone, the unit asked first."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd
@@ -13,10 +11,10 @@ from typer.testing import CliRunner
 import synthdp
 from synthdp.cli.main import app
 from synthdp.errors import DataError, OutputError, SpecError
+from synthdp.spec import KeptAnswers
 from synthdp.spec.draft_linked import draft_linked, table_names
 from synthdp.spec.load.loader import parse_any
 from synthdp.spec.model import Datetime, LinkedSpec
-from synthdp.spec.questions import KeptAnswers
 from tests.spec.test_draft import CANARY, Interrupted, Script
 
 ANSWERS = (

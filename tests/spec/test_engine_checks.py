@@ -1,7 +1,5 @@
 """What an engine cannot do is told when a spec is validated, with what to do instead."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

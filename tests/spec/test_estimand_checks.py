@@ -1,7 +1,5 @@
 """Mistakes in estimands are told with where they stand and what to do, before anything is spent."""
 
-from __future__ import annotations
-
 import pytest
 
 from synthdp.data.domain import Domain

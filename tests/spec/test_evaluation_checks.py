@@ -1,7 +1,5 @@
 """Mistakes in how a release is to be judged are told with where they stand and what to do."""
 
-from __future__ import annotations
-
 import pytest
 
 from synthdp.errors import SpecError

@@ -2,8 +2,6 @@
 texts anew, then read them.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Headers as other programs write them, and Parquet's schema: `init` takes what `release` takes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

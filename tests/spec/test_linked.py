@@ -4,8 +4,6 @@
 RAND Health Insurance Experiment; domains are public knowledge.
 """
 
-from __future__ import annotations
-
 import time
 from datetime import datetime
 from pathlib import Path
@@ -15,10 +13,10 @@ import jsonschema
 import pytest
 
 from synthdp import Spec
-from synthdp.bundle.linked import as_one, linked_yaml
+from synthdp.bundle import as_one, linked_yaml
 from synthdp.errors import SpecError
+from synthdp.spec import Node, parse_arrow, parse_node, parse_rule
 from synthdp.spec.checks.linked import linked_traps
-from synthdp.spec.expressions.parsed import Node, parse_arrow, parse_node, parse_rule
 from synthdp.spec.load.loader import load_spec, own_text, parse_any, parse_spec
 from synthdp.spec.load.yaml_tree import read
 from synthdp.spec.model import LinkedRule, LinkedSpec, ReleaseSpec

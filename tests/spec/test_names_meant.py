@@ -1,19 +1,16 @@
 """Which name is meant by a misspelt one, wherever a spec, a question or a command writes one."""
 
-from __future__ import annotations
-
 import pytest
 
 from synthdp.data.domain import Domain
 from synthdp.errors import DataError, OutputError, QueryError, SpecError, SynthdpError
 from synthdp.graph.causal import CausalGraph
 from synthdp.inference.effect_query import EffectQuery
-from synthdp.privacy.readers.checks import check_columns
+from synthdp.privacy import check_columns
 from synthdp.privacy.readers.files import choice
-from synthdp.sample.conditions import settings_of
+from synthdp.sample import settings_of
+from synthdp.spec import parse, parse_query
 from synthdp.spec.checks.checks import traps
-from synthdp.spec.expressions.expressions import parse
-from synthdp.spec.expressions.query import parse_query
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.load.wording import nearest
 from synthdp.spec.model import CsvSource, ParquetSource

@@ -2,8 +2,6 @@
 not, and that it costs little.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

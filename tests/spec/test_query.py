@@ -1,11 +1,9 @@
 """The grammar of questions: what is understood, and what each mistake is told, to the letter."""
 
-from __future__ import annotations
-
 import pytest
 
 from synthdp.errors import QueryError
-from synthdp.spec.expressions.query import parse_query
+from synthdp.spec import parse_query
 from synthdp.spec.model import Categorical, ReleaseSpec
 from tests.inference.conftest import spec_with
 

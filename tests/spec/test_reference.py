@@ -1,7 +1,5 @@
 """The reference of the spec is what the models say, and its examples are allowed."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Annotated

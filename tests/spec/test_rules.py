@@ -2,8 +2,6 @@
 says.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """The JSON schema for editors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -2,8 +2,6 @@
 warned of where it may be right.
 """
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """What names of columns tell: the unit above all, in `init`, `validate` and `plan` alike."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -9,7 +7,7 @@ import pytest
 from synthdp.errors import SpecError
 from synthdp.ledger.entries import Balance
 from synthdp.release.plan_view import plan_facts, spec_warnings
-from synthdp.spec.checks.columns import likely_id, remarks, unit_warning
+from synthdp.spec import likely_id, remarks, unit_warning
 from synthdp.spec.draft import draft_spec
 from synthdp.spec.load.loader import parse_spec
 from tests.builders import build_spec

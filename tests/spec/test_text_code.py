@@ -2,16 +2,14 @@
 refused.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 import yaml
 
 from synthdp.errors import SpecError
+from synthdp.spec import parse
 from synthdp.spec.draft import draft_spec
-from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import COLUMN_TYPES, ReleaseSpec
 from synthdp.spec.model.columns import TextCode

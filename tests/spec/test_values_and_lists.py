@@ -1,7 +1,5 @@
 """Texts of the source that become categories, and lists of categories that lie in files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ from synthdp import Spec
 from synthdp.bundle.descriptions import public_spec, spec_yaml
 from synthdp.data.domain import Domain
 from synthdp.errors import SpecError
-from synthdp.graph.formats import read_graph
+from synthdp.graph import read_graph
 from synthdp.spec.load.loader import load_spec, own_text, parse_spec
 from synthdp.spec.model import Categorical
 from tests.builders import skeleton

@@ -1,7 +1,5 @@
 """Strict YAML: what is read as what, and what is refused where."""
 
-from __future__ import annotations
-
 import pytest
 
 from synthdp.spec.load.yaml_tree import LIMITS, RawFloat, plain, read

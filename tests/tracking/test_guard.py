@@ -2,8 +2,6 @@
 pages.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A port is as public as the machine: what listens here refuses the machine's other accounts."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os
@@ -16,7 +14,7 @@ from urllib.error import HTTPError
 import pytest
 
 from synthdp.spec.load.loader import load_spec
-from synthdp.tracking.mlflow_run import tracker
+from synthdp.tracking import tracker
 from synthdp.tracking.server import Pages, _bound, serving
 from tests.release.conftest import Tiny
 

@@ -1,7 +1,5 @@
 """Tracking against a real SQLite store, asked back through MLflow's client."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -20,15 +18,17 @@ import pytest
 from synthdp.errors import GateError, OutputError
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
-from synthdp.tracking.mlflow_run import Tracker, log_tags, tracker
-from synthdp.tracking.store import (
+from synthdp.tracking import (
     PATIENCE,
     VIEW_COLUMNS,
     VIEW_TAG,
     AttackOutcome,
     Patience,
     PublicationVerdict,
+    Tracker,
+    log_tags,
     note,
+    tracker,
     view_path,
 )
 

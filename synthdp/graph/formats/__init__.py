@@ -10,6 +10,7 @@ from synthdp import files as untrusted
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.formats.bif import read_bif
 from synthdp.graph.formats.dot import read_dot, write_dagitty, write_dot
+from synthdp.graph.formats.draft import GraphFileError, mistake
 from synthdp.graph.formats.edgelist import (
     read_gml,
     read_graphml,
@@ -18,7 +19,6 @@ from synthdp.graph.formats.edgelist import (
     read_yaml,
     write_yaml,
 )
-from synthdp.graph.formats.tokens import GraphFileError, mistake
 from synthdp.spec.addresses import home
 from synthdp.spec.load.loader import with_lists
 

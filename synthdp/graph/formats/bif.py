@@ -14,8 +14,15 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.formats.draft import GraphDraft
-from synthdp.graph.formats.tokens import COMMENTS, Cursor, Language, Place, Token, mistake
+from synthdp.graph.formats.draft import (
+    COMMENTS,
+    Cursor,
+    GraphDraft,
+    Language,
+    Place,
+    Token,
+    mistake,
+)
 
 QUOTED = 'a name with spaces, brackets or commas goes in quotes: "Age (years)"'
 _LETTER = r"[^\s{}()\[\],;|\"/]|/(?![/*])"

@@ -21,8 +21,17 @@ from itertools import count, product
 
 from synthdp.drawing.graph import STYLES
 from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.formats.draft import CIRCLES, DIRECTIONS, TRUE, GraphDraft
-from synthdp.graph.formats.tokens import COMMENTS, Cursor, GraphFileError, Language, Token
+from synthdp.graph.formats.draft import (
+    CIRCLES,
+    COMMENTS,
+    DIRECTIONS,
+    TRUE,
+    Cursor,
+    GraphDraft,
+    GraphFileError,
+    Language,
+    Token,
+)
 
 DAGITTY = ("dag", "pdag", "mag", "pag")
 KINDS = ("digraph", "graph", *DAGITTY)

@@ -40,8 +40,16 @@ from pydantic import ConfigDict, Field, ValidationError
 from synthdp import files as untrusted
 from synthdp.errors import OutputError, SpecError, SpecProblem, SynthdpError, install
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.formats.draft import CIRCLES, TRUE, GraphDraft
-from synthdp.graph.formats.tokens import Cursor, GraphFileError, Language, Place, mistake
+from synthdp.graph.formats.draft import (
+    CIRCLES,
+    TRUE,
+    Cursor,
+    GraphDraft,
+    GraphFileError,
+    Language,
+    Place,
+    mistake,
+)
 from synthdp.graph.knowledge import Pair
 from synthdp.spec.checks.checks import GRAPHS
 from synthdp.spec.checks.graph import needs_edges

@@ -63,7 +63,6 @@ class DpSgd:
 
     @property
     def name(self) -> str:
-        """Name for the ledger and the certificate."""
         sample = f", on a secret sample of {self.sample:.4g} of the units" if self.sampled else ""
         return (
             f"DP-SGD, {self.steps} steps, rate {self.rate:.4g}, clip {self.clip:g}, noise"

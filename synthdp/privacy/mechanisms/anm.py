@@ -6,30 +6,35 @@ tables of x with the sums of y, and of y with the sums of x, from which both reg
 test half gives noisy dependence scores of each cause and the residual of its effect.
 
 Where this departs from the paper. Its regressions are kernel ridge regressions without noise, whose
-every change moves
-all residuals: with the corrected bound (4/(n lambda))(1 + 1/sqrt(2 lambda)), of which a search
-reaches .55 to .69 (tests/graph/test_published_numeric_bounds.py), that costs HSIC more than it
-holds at any lambda that still fits, and leaves ranks and IQR without a bound at all. Regressions
-that are released need no training-set privacy of the scores, for any score. And its IQR by
-propose-test-release may refuse; noisy tables do not. Noise is Gaussian, so that it composes with
+every change moves all residuals: with the corrected bound (4/(n lambda))(1 + 1/sqrt(2 lambda)), of
+which a search reaches .55 to .69 (tests/graph/test_published_numeric_bounds.py), that costs HSIC
+more than it holds at any lambda that still fits, and leaves ranks and IQR without a bound at all.
+Regressions that are released need no training-set privacy of the scores, for any score. And its IQR
+by propose-test-release may refuse; noisy tables do not. Noise is Gaussian, so that it composes with
 the rest of a release.
 
-The default score, "table", is none of the paper's: it releases a two-way table of the pair instead
-(`privacy.mechanisms.anm`), which at 2000 rows and epsilon 1 tells .85 of the directions of
-simulated pairs, where HSIC tells .58 (benchmarks/orientation.py).
+The default score, "table", is none of the paper's: it releases a two-way table of the pair instead,
+which at 2000 rows and epsilon 1 tells .85 of the directions of simulated pairs, where HSIC tells
+.58 (benchmarks/orientation.py).
 
 One noisy two-way table of a pair of numeric columns: all that an additive noise model in both
 directions is read from.
 
-The scores of Kusner et al. (2016, see `privacy.mechanisms.anm`) are released one by one, and each
-moves by several units with one row, on half of the rows. A table of counts moves by one, on all of
-them, and both regressions, the residuals and their dependence are post-processing of it
-(`graph.contrib.anm_direction`).
+The paper's scores are released one by one, and each moves by several units with one row, on half of
+the rows. A table of counts moves by one, on all of them, and both regressions, the residuals and
+their dependence are post-processing of it (`graph.contrib.anm_direction`).
 
 Which way pairs of columns point: additive noise models of pairs that are chosen late.
 
 A pair is measured by a two-way table (`PairTable`), the default, or by dependence scores
 (`AdditiveNoiseScores`).
+
+Dependence scores of two columns, each times the number of rows, with what an added row changes.
+
+Scores of Kusner et al., "Private Causal Inference" (arXiv:1512.05469, as published at AISTATS
+2016), section 3.3, in a form whose sensitivity needs no number of rows: the paper's bounds are for
+replaced rows and a public number of them. All sensitivities below are for one added or removed row;
+each is approached (tests/privacy/test_dependence.py searches).
 """
 
 from __future__ import annotations
@@ -42,24 +47,100 @@ from typing import Literal, get_args
 import dp_accounting
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import kendalltau, rankdata
 
-from synthdp.data.basis import Basis, KernelGrid, Scale
+from synthdp.data.basis import Basis, KernelGrid, Scale, scatter
 from synthdp.data.domain import Domain
 from synthdp.privacy.events.kernel import RoundedGaussianDpEvent
-from synthdp.privacy.mechanisms.dependence import (
-    KENDALL_SENSITIVITY,
-    SPEARMAN_SENSITIVITY,
-    hsic,
-    kendall,
-    scaled_columns,
-    spearman,
-    spread_table,
-)
 from synthdp.privacy.mechanisms.mechanism import Arrays, Prepaid
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
 
 Floats = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.float64]
+
+SPEARMAN_SENSITIVITY = 5.0
+KENDALL_SENSITIVITY = 3.0
+
+
+def spearman(a: Floats, b: Floats) -> float:
+    """m rho = 12 N / (m^2 - 1), with N the sum of products of centred mid-ranks; 0 below two rows.
+
+    Sensitivity 5 [derived here]: with p and q of the m rows below the new one in a and in b, N
+    moves by at most q(m - q)/2 + p(m - p)/2 + |p - m/2| |q - m/2| + m/4 <= m^2/4 + m/4, so 12 N /
+    (m(m + 2)) by less than 3; and since |N| <= m(m^2 - 1)/12, the change of the denominator makes
+    at most (2m + 1)/(m + 2) < 2. That is without ties; with them N is a quarter of the Q of
+    `privacy.mechanisms.ranks`, where both bounds are proved. From one row to two: |N| <= 1/2, so 2.
+    """
+    m = len(a)
+    if m < 2:
+        return 0.0
+    centre = (m + 1) / 2
+    products = (rankdata(a) - centre) @ (rankdata(b) - centre)
+    return float(12 * products / (m**2 - 1))
+
+
+def kendall(a: Floats, b: Floats) -> float:
+    """m tau-a = 2 (concordant - discordant) / (m - 1), ties counting nothing; 0 below two rows.
+
+    Sensitivity 3 [derived here]: a new row adds at most m pairs, which makes 2 m / m = 2; and the
+    larger denominator takes 2 |C - D| / (m (m - 1)) <= 1 from the others, for |C - D| <= m (m - 1)
+    / 2. From one row to two: 2.
+    """
+    m = len(a)
+    if m < 2:
+        return 0.0
+    return 2 * _concordant_less_discordant(a, b) / (m - 1)
+
+
+def _concordant_less_discordant(a: Floats, b: Floats) -> int:
+    """From the tie-corrected tau of scipy, which is this over sqrt of the pairs without ties in
+    each column.
+    """
+    untied = [
+        len(v) * (len(v) - 1) // 2
+        - sum(c * (c - 1) // 2 for c in np.unique(v, return_counts=True)[1].tolist())
+        for v in (a, b)
+    ]
+    if 0 in untied:
+        return 0
+    return round(float(kendalltau(a, b).statistic) * math.sqrt(untied[0]) * math.sqrt(untied[1]))
+
+
+def hsic(a: Floats, b: Floats, kernel: KernelGrid) -> float:
+    """m sqrt(HSIC), of sensitivity `KernelGrid.diameter` squared: proved by `data.basis.scatter`.
+    Values in [-1, 1].
+
+    With the paper's neighbours, one of m rows replaced, its square over (m - 1)^2 (HSIC itself)
+    moves by at most 4 / (m - 1), where the paper has (12 m - 11) / (m - 1)^2 [derived here; no
+    mechanism rests on it]. Let T be the sum that `scatter` takes the norm of, kernels k and l
+    between 0 and 1 with k(x, x) = 1. Both tables add one row to the same m - 1, so T moves by (m -
+    1) / m times the difference of two products of norm <= 2, as diameters are at most sqrt(2): by
+    at most 4 (m - 1) / m. And |T| <= m / 2: with means E over pairs of rows and k_c the centred
+    kernel, |T|^2 = m^2 E k_c l_c <= m^2 sqrt(E k_c^2 E l_c^2), and with u(x) = E k(x, X), E k_c^2 =
+    E k^2 - 2 E u^2 + (E u)^2 <= E k - (E k)^2 <= 1/4. So |T|^2 moves by at most 4 (m - 1) / m * 2
+    (m / 2) = 4 (m - 1).
+    """
+    return scatter(kernel(a), kernel(b))
+
+
+def spread_table(values: Floats, bins: int = 128) -> Counts:
+    """Counts of values in equal bins of [-1, 1], `[bins]`: one row moves one count by one."""
+    counts = np.histogram(np.clip(values, -1, 1), bins, (-1, 1))[0]
+    return counts.astype(np.float64)
+
+
+def scaled_columns(
+    table: Table, domain: Domain, names: tuple[str, ...], scales: tuple[tuple[str, Scale], ...] = ()
+) -> list[Floats]:
+    """Numbers of the rows that mechanisms see, on [-1, 1], one array per column; NaN where
+    missing.
+    """
+    basis = Basis(domain, names, scales=scales)
+    fit = ~table.held_out
+    return list(basis.scaled(table.frame[fit], table.codes[fit]).values())
+
+
 Published = Literal["spearman", "kendall", "hsic", "iqr"]
 SCORES: tuple[Published, ...] = get_args(Published)
 
@@ -139,7 +220,6 @@ class AdditiveNoiseScores:
 
     @property
     def name(self) -> str:
-        """Name for the ledger and the certificate."""
         return (
             f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on an additive noise"
             f" model of one pair ({', '.join(self.scores)})"
@@ -156,7 +236,7 @@ class AdditiveNoiseScores:
     def unit(self, score: Published) -> float:
         """How far one row moves all entries of a score, in L2.
 
-        [Derived here: two entries, each by at most the score's sensitivity, which `dependence`
+        [Derived here: two entries, each by at most the score's sensitivity, which its function
         proves; absolute values move no further than what they are of. For IQR one count of each of
         four tables, by one.]
         """
@@ -181,7 +261,6 @@ class AdditiveNoiseScores:
         return dp_accounting.GaussianDpEvent(self.noise_multiplier / rows_per_unit)
 
     def scaled(self, factor: float) -> AdditiveNoiseScores:
-        """The same with `factor` times the noise."""
         return replace(self, noise_multiplier=self.noise_multiplier * factor)
 
     def run(self, table: Table, randomness: Randomness) -> NoisyScores:
@@ -381,7 +460,6 @@ class PairTable:
 
     @property
     def name(self) -> str:
-        """Name for the ledger and the certificate."""
         return (
             f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on a two-way table of"
             f" {CELLS} x {CELLS} cells"
@@ -450,7 +528,6 @@ class OrientationBudget:
 
     @property
     def name(self) -> str:
-        """Name for the ledger and the certificate."""
         return (
             f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on additive noise"
             " models of pairs chosen from earlier releases"
@@ -463,7 +540,6 @@ class OrientationBudget:
         return dp_accounting.GaussianDpEvent(self.noise_multiplier / rows_per_unit)
 
     def scaled(self, factor: float) -> OrientationBudget:
-        """The same with `factor` times the noise."""
         return replace(self, noise_multiplier=self.noise_multiplier * factor)
 
     def choose(self, pairs: Sequence[tuple[str, str]]) -> ChosenOrientations:

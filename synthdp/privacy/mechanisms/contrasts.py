@@ -46,7 +46,6 @@ class ContrastBudget:
 
     @property
     def name(self) -> str:
-        """Name for the ledger and the certificate."""
         size = math.prod(self.strata.shape)
         return (
             f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on 3 sums over"
@@ -68,7 +67,6 @@ class ContrastBudget:
         return GaussianSumsDpEvent(self.noise_multiplier / rows_per_unit, 2.0)
 
     def scaled(self, factor: float) -> ContrastBudget:
-        """The same with `factor` times the noise."""
         return replace(self, noise_multiplier=self.noise_multiplier * factor)
 
     def choose(self, weights: Floats, centres: Floats, about: Floats) -> Contrast:

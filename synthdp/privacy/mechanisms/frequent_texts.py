@@ -102,7 +102,6 @@ class TextBudget:
 
     @property
     def name(self) -> str:
-        """Name for the ledger and the certificate."""
         return (
             f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on {self.keys} that"
             " occur, told above a threshold"

@@ -158,7 +158,6 @@ class InteractionScreen:
 
     @property
     def name(self) -> str:
-        """Name for the ledger and the certificate."""
         return (
             f"up to {self.kept} of the largest signed sums, one by one, Gumbel and rounded Gaussian"
             f" noise {self.noise:.4g}"
@@ -172,7 +171,6 @@ class InteractionScreen:
         return dp_accounting.SelfComposedDpEvent(both, self.kept)
 
     def scaled(self, factor: float) -> InteractionScreen:
-        """The same with `factor` times the noise."""
         return replace(self, noise=self.noise * factor)
 
     def choose(

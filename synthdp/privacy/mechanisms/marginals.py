@@ -144,7 +144,6 @@ class NoisyMarginals:
 
     @property
     def name(self) -> str:
-        """Name for the ledger and the certificate."""
         least, most = min(self.sigmas), max(self.sigmas)
         return (
             f"{self.sampler} Gaussian, sigma"
@@ -210,7 +209,6 @@ class AdaptiveMarginals:
 
     @property
     def name(self) -> str:
-        """Name for the ledger and the certificate."""
         return (
             f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on tables chosen from"
             " earlier releases"
@@ -221,7 +219,6 @@ class AdaptiveMarginals:
         return RoundedGaussianDpEvent(self.noise_multiplier, rows_per_unit)
 
     def scaled(self, factor: float) -> AdaptiveMarginals:
-        """The same with `factor` times the noise."""
         return replace(self, noise_multiplier=self.noise_multiplier * factor)
 
     def choose(

@@ -69,7 +69,6 @@ class MomentMatrix:
 
     @property
     def name(self) -> str:
-        """Name for the ledger and the certificate."""
         return (
             f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on the moments of"
             f" {len(self.basis.terms)} functions"
@@ -90,7 +89,6 @@ class MomentMatrix:
         return GaussianSumsDpEvent(self.noise_multiplier / rows_per_unit, math.sqrt(2))
 
     def scaled(self, factor: float) -> MomentMatrix:
-        """The same with `factor` times the noise."""
         return replace(self, noise_multiplier=self.noise_multiplier * factor)
 
     def with_scales(self, scales: tuple[tuple[str, Scale], ...]) -> MomentMatrix:

@@ -79,7 +79,6 @@ class PairScreen:
 
     @property
     def name(self) -> str:
-        """Name for the ledger and the certificate."""
         return (
             f"the {self.kept} largest of the associations of pairs, Gumbel noise {self.noise:.4g}"
         )
@@ -91,7 +90,6 @@ class PairScreen:
         )
 
     def scaled(self, factor: float) -> PairScreen:
-        """The same with `factor` times the noise."""
         return replace(self, noise=self.noise * factor)
 
     def choose(

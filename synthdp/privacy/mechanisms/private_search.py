@@ -76,7 +76,6 @@ class SparseVectorBudget:
 
     @property
     def name(self) -> str:
-        """Name for the ledger and the certificate."""
         examined = (
             ""
             if self.examine_noise is None
@@ -275,7 +274,6 @@ class SelectionBudget:
 
     @property
     def name(self) -> str:
-        """Name for the ledger and the certificate."""
         return (
             f"noisy maximum of {self.test.capitalize()}'s statistics, noise {self.noise:.4g},"
             f" {self.draws} times"

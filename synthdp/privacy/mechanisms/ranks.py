@@ -126,7 +126,7 @@ class RankStatistic:
         return MeasuredRanks(score, weight, _variance(table, totals, round(self.per_row * 4)))
 
 
-def kendall(counts: Counts, totals: Counts) -> tuple[int, int]:
+def kendall_sums(counts: Counts, totals: Counts) -> tuple[int, int]:
     """Score and weight of Kendall's tau-a."""
     n = _exact(totals)
     s = (_exact(counts, totals) * _smaller(counts, totals)).sum((1, 2))
@@ -135,7 +135,7 @@ def kendall(counts: Counts, totals: Counts) -> tuple[int, int]:
     )
 
 
-def spearman(counts: Counts, totals: Counts) -> tuple[int, int]:
+def spearman_sums(counts: Counts, totals: Counts) -> tuple[int, int]:
     """Score and weight of Spearman's rho with mid-ranks."""
     n = _exact(totals)
     a = _standing(counts.sum(2), totals)
@@ -171,8 +171,8 @@ def _standing(levels: Counts, totals: Counts) -> Strata:
 
 
 def _exact(values: Counts, totals: Counts | None = None) -> Strata:
-    """Whole numbers that no product of `kendall` and `spearman` overflows: up to 2^18 rows of a
-    stratum all but the sixth powers stay far inside int64.
+    """Whole numbers that no product of both sums overflows: up to 2^18 rows of a stratum all but
+    the sixth powers stay far inside int64.
     """
     largest = int((values if totals is None else totals).max(initial=0))
     return values if largest <= 1 << 18 else values.astype(object)
@@ -180,10 +180,10 @@ def _exact(values: Counts, totals: Counts | None = None) -> Strata:
 
 STATISTICS: Mapping[RankTest, RankStatistic] = {
     "kendall": RankStatistic(
-        kendall, score_moves=108, weight_moves=36, variance_moves=27, per_row=2.25
+        kendall_sums, score_moves=108, weight_moves=36, variance_moves=27, per_row=2.25
     ),
     "spearman": RankStatistic(
-        spearman, score_moves=80, weight_moves=16, variance_moves=12, per_row=1.0
+        spearman_sums, score_moves=80, weight_moves=16, variance_moves=12, per_row=1.0
     ),
 }
 """27/4, 9/4, 27/4 and 5, 1, 3 in steps."""

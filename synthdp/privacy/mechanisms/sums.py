@@ -139,7 +139,6 @@ class StratumSums:
 
     @property
     def name(self) -> str:
-        """Name for the ledger and the certificate."""
         what = f"sums of {self.number.column}" if self.number else "counts"
         return (
             f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on {what} in"
@@ -167,7 +166,6 @@ class StratumSums:
         return GaussianSumsDpEvent(self.noise_multiplier / rows_per_unit, math.sqrt(2))
 
     def scaled(self, factor: float) -> StratumSums:
-        """The same with `factor` times the noise."""
         return replace(self, noise_multiplier=self.noise_multiplier * factor)
 
     @property
@@ -319,7 +317,6 @@ class ProductSums:
 
     @property
     def name(self) -> str:
-        """Name for the ledger and the certificate."""
         return (
             f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on"
             f" {many(len(self.products), 'sum')} of products of {', '.join(self.columns)}"
@@ -352,7 +349,6 @@ class ProductSums:
         return GaussianSumsDpEvent(self.noise_multiplier / rows_per_unit, self.replaced)
 
     def scaled(self, factor: float) -> ProductSums:
-        """The same with `factor` times the noise."""
         return replace(self, noise_multiplier=self.noise_multiplier * factor)
 
     @property

@@ -47,7 +47,6 @@ class OnView(Generic[M]):
 
     @property
     def name(self) -> str:
-        """Name for the ledger and the certificate."""
         of = f", at most {self.rows} rows of a person" if self.rows > 1 else ""
         return f"{self.inner.name}, of {self.view}{of}"
 
@@ -62,7 +61,6 @@ class OnView(Generic[M]):
         return replace(self, inner=self.inner.for_unit(rows_per_unit * self.rows))
 
     def scaled(self, factor: float) -> OnView[M]:
-        """The same with `factor` times the noise."""
         return replace(self, inner=self.inner.scaled(factor))
 
     def choose(

@@ -10,8 +10,7 @@ import numpy as np
 from synthdp.data.domain import Domain
 from synthdp.evaluate.effects import Estimate
 from synthdp.evaluate.fidelity import FidelityReport
-from synthdp.evaluate.run import EvaluationReport
-from synthdp.evaluate.subgroups import SubgroupRow
+from synthdp.evaluate.run import EvaluationReport, SubgroupRow
 from synthdp.evaluate.utility import UtilityRow
 from synthdp.report.internal.content import Budget, ReportContent
 from synthdp.report.prose import number

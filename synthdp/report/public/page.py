@@ -70,7 +70,7 @@ def render_public(content: PublicContent) -> str:
         "attack": sections.attack(content),
         "pairs": sections.pairs(content, found),
         "learning": sections.learning(facts["scores"]),
-        "forecasts": sections.forecasts(content),
+        "forecasts": sections.expected(content),
         "audit_tables": audit_tables([facts["audit"]] if facts["audit"] else []),
         "doubtful": sections.hidden_levels(content.domain, found.columns),
     }

@@ -193,7 +193,7 @@ def _told(score: Mapping[str, Any]) -> str:
     return estimated(score["value"], score["low"], score["high"])
 
 
-def forecasts(content: PublicContent) -> Section:
+def expected(content: PublicContent) -> Section:
     """What was expected beside published figures alone."""
     scores = content.facts["scores"]
     tv1 = next(((s["value"], s["low"], s["high"]) for s in scores if s["name"] == "tv1"), None)

@@ -4,8 +4,6 @@ A line of a table is a bug: its name, what differs, and edits `anchor <- words` 
 anchor stands for a text of the module and what becomes of it, with the words in place of `@`.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import math
@@ -21,7 +19,7 @@ import dp_accounting
 import numpy as np
 import torch
 
-from synthdp.audit.mechanisms.replay import Kept
+from synthdp.audit import Kept
 from synthdp.data.domain import Domain
 from synthdp.privacy.events.kernel import GumbelMaxDpEvent, SparseVectorDpEvent
 from synthdp.privacy.mechanisms.sums import Arm, Bounded

@@ -22,8 +22,6 @@ since all use the same limits. The lower bound on epsilon is read off those limi
 the true epsilon with probability at most 5%. Whenever it exceeds the claimed one there is an alarm.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from typing import Any

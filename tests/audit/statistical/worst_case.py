@@ -33,14 +33,14 @@ from synthdp.audit.mechanisms.canaries import (
     simulate,
     train,
 )
-from synthdp.bundle.audit_record import Audit
+from synthdp.bundle import Audit
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes
+from synthdp.privacy import PlannedMechanism
 from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import Progress
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, ChosenMarginals, NoisyMarginals
-from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
 from synthdp.privacy.noise import Randomness, Streams, fresh_generator
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.table import Table

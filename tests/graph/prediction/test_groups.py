@@ -1,7 +1,5 @@
 """Groups by released one-way tables, and margins that hear what was counted on groups."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

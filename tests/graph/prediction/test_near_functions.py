@@ -1,7 +1,5 @@
 """The law of few cells: its likelihood and means by brute force, and which tables follow it."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 

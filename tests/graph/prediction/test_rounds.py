@@ -1,7 +1,5 @@
 """Wide tables in mode predict: when a screen chooses pairs, what it finds, and what it spends."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

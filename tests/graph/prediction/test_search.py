@@ -1,7 +1,5 @@
 """Mode predict: its order, the pairs it pays for twice, and what it spends whatever rows say."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

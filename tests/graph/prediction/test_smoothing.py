@@ -1,7 +1,5 @@
 """Smoothed margins and two-way tables against the tables that the noise was added to."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

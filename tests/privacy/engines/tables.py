@@ -1,7 +1,5 @@
 """Columns of every kind of cell, values that are hard to read alike, and engines over a folder."""
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

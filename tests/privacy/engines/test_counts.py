@@ -1,7 +1,5 @@
 """The same table has the same counts in every engine, and the same rows of each id stay."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import sqlite3

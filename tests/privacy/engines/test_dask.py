@@ -1,7 +1,5 @@
 """Dask as an engine: the same counts on a cluster, whichever of its workers die."""
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

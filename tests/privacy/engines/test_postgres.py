@@ -1,7 +1,5 @@
 """PostgreSQL as an engine: a server of our own counts, and its log shows that no row left it."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from decimal import Decimal
@@ -19,11 +17,11 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode_column
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import DataError
+from synthdp.privacy import read_query
 from synthdp.privacy.engines import on_sql
 from synthdp.privacy.engines.on_sql import SqlEngine
 from synthdp.privacy.engines.statements import POSTGRESQL
 from synthdp.privacy.noise import Streams
-from synthdp.privacy.readers.query import read_query
 from synthdp.privacy.table import count_tables
 from synthdp.spec.model import Categorical, SqlSource
 from tests.builders import build_spec

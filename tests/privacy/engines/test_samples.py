@@ -1,7 +1,5 @@
 """Who is in a secret sample or held out: by coins of each call and part, that no log has."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What rows add has the same sum in every engine as in memory, to the last bit of every value."""
 
-from __future__ import annotations
-
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -15,7 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from synthdp.data.basis import Basis
+from synthdp.data import Basis
 from synthdp.data.column_domain import id_text
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import cleaned, encode, operand_values
@@ -32,7 +30,7 @@ from synthdp.privacy.mechanisms.scores import ScoreBudget, Scorecard
 from synthdp.privacy.mechanisms.sums import GRID, NUMBER, Arm, Bounded, ProductSums, StratumSums
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Integers, Side, Summands, Table
-from synthdp.spec.expressions.expressions import parse
+from synthdp.spec import parse
 from synthdp.spec.model import Categorical, Column, Integer, Number
 from tests.privacy.conftest import Silent
 from tests.privacy.engines import tables

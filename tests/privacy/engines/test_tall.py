@@ -1,7 +1,5 @@
 """Five million rows in eight partitions, with ids of several rows: the same counts everywhere."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Each engine reads each value as reading into memory does, or refuses its type before it looks."""
 
-from __future__ import annotations
-
 import sqlite3
 import tempfile
 from pathlib import Path

@@ -29,10 +29,9 @@ from synthdp.data.column_domain import id_text
 from synthdp.data.level_groups import LevelGroups
 from synthdp.data.visits import OUTER, PERSONS, SECOND, STEPS, VisitFrame
 from synthdp.errors import DataError
-from synthdp.privacy import linked_rows
+from synthdp.privacy import LinkedTable, linked_rows, read_linked
 from synthdp.privacy.engines import on_arrow, on_sql, on_visits, parts
 from synthdp.privacy.engines.statements import LEVEL, NUMBER, SOURCE, UNIT, Statement
-from synthdp.privacy.linked import LinkedTable, read_linked
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY
 from synthdp.spec.load.loader import parse_any

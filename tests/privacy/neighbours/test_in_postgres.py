@@ -1,7 +1,5 @@
 """A row is read by itself in PostgreSQL too, whatever its planner knows of the column."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ What a file, a library's statistics or a query planner says of a whole column (i
 greatest value, its type, its dictionary) would show here as a change of how every v is read.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """A small clinic of made-up persons with visits, and one release of it."""
 
-from __future__ import annotations
-
 import copy
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The attack and the audits of linked tables, by the commands of one table."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ from synthdp.cli.main import app
 from synthdp.data.visits import VisitFrame
 from synthdp.errors import OutputError, VerifyError
 from synthdp.model.visits.planning import STEP_PAIRS
-from synthdp.privacy.linked import LinkedTable
+from synthdp.privacy import LinkedTable
 from synthdp.verify.checks import verify_bundle
 from tests.release.linked.conftest import run, spec_at, write_spec
 

@@ -1,7 +1,5 @@
 """What people do with a bundle of linked tables: decide, compare, list, look at, and export."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

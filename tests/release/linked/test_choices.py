@@ -1,7 +1,5 @@
 """What mode predict chose is derived again on other machines, which differ in last digits."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable
@@ -12,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.bundle.linked import LinkedBundle
+from synthdp.bundle import LinkedBundle
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.graph.level_groups import starts_of
 from synthdp.graph.predict import SETTINGS, PairTables, SmoothPair

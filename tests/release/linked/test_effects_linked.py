@@ -1,7 +1,5 @@
 """Effects of one step that a release of linked tables pays for, from its spec to `verify`."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable
@@ -14,7 +12,7 @@ from typer.testing import CliRunner
 import synthdp
 from synthdp.cli.main import app
 from synthdp.errors import BudgetError, OutputError
-from synthdp.privacy.mechanisms.views import ChosenOnView
+from synthdp.privacy import ChosenOnView
 from synthdp.release.linked import resume_linked
 from synthdp.release.linked_plan import planned_linked
 from synthdp.verify.checks import verify_bundle

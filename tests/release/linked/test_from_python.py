@@ -1,7 +1,5 @@
 """Linked tables from Python: planned, and released from DataFrames that are sealed like files."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from pathlib import Path
@@ -14,7 +12,7 @@ import synthdp
 from synthdp.cli.review import examine
 from synthdp.data.visits import VisitFrame
 from synthdp.errors import DataError, OutputError
-from synthdp.privacy.linked import read_linked
+from synthdp.privacy import read_linked
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.readers.files import seal_dataframe
 from synthdp.release.linked_plan import planned_linked

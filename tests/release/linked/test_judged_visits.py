@@ -1,7 +1,5 @@
 """The internal report on linked tables: figures on real persons, for the steward alone."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,7 @@ import numpy as np
 import pytest
 
 import synthdp
-from synthdp.bundle.linked import LinkedBundle
+from synthdp.bundle import LinkedBundle
 from synthdp.data.visits import PERSONS, STEPS, Views
 from synthdp.evaluate import real_visits
 from synthdp.evaluate.real_visits import RealFigures, real_figures

@@ -1,7 +1,5 @@
 """What there is not yet for linked tables is refused by one sentence, of a spec and of a bundle."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """What `plan` says of linked tables: what a release takes, and what its attack would."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

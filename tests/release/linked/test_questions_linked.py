@@ -1,7 +1,5 @@
 """Questions, clipped numbers and several steps that a release pays for, from spec to `verify`."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A release of persons with visits: what is written, what is paid, and where it stops."""
 
-from __future__ import annotations
-
 import json
 import pkgutil
 import warnings
@@ -19,7 +17,7 @@ from synthdp.ledger.entries import INTERNAL
 from synthdp.ledger.ledger import Ledger
 from synthdp.release.linked import resume_linked
 from synthdp.release.linked_plan import planned_linked
-from synthdp.sample.linked import sample_linked
+from synthdp.sample import sample_linked
 from synthdp.sample.sampler import generator
 from synthdp.verify.checks import verify_bundle
 from tests.release.linked.conftest import MOST, run, spec_at, write_spec, write_tables

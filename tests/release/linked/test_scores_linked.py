@@ -1,7 +1,5 @@
 """Scores of linked tables: on the page, at gates, and in MLflow."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

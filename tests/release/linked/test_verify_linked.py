@@ -1,7 +1,5 @@
 """Every way to spoil a bundle of persons with visits is found, and named, with mended sums too."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,13 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthdp.bundle.linked_texts import LINKED_DERIVED
+from synthdp.bundle import LINKED_DERIVED
 from synthdp.files import SUMS
 from synthdp.model.visits import store
 from synthdp.model.visits.planning import STEP_PAIRS
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.release import linked
-from synthdp.verify.linked import LinkedReader
+from synthdp.verify import LinkedReader
 from tests.bundle.test_light import without_release
 from tests.release.linked.conftest import problems, run
 
