@@ -44,6 +44,7 @@ from scipy.special import erfcx, log_ndtr, ndtr
 
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.graph.missing_patterns import with_common_shares
+from synthdp.graph.prior import Prior, shrunk_to
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 Floats = npt.NDArray[np.float64]
@@ -111,9 +112,9 @@ SETTINGS = SmoothingSettings()
 
 
 def one_way_probabilities(
-    tables: Sequence[NoisyTable], columns: Sequence[ColumnDomain]
+    tables: Sequence[NoisyTable], columns: Sequence[ColumnDomain], prior: Prior | None = None
 ) -> list[Probabilities]:
-    """Probabilities of the levels of each column, `[levels]` each.
+    """Probabilities of the levels of each column, `[levels]` each, shrunk to a `prior`, if any.
 
     They use every table that contains the column, whatever it was measured for, on levels or on
     groups of them. All tables count the same rows, so their totals are first pooled into one
@@ -125,7 +126,12 @@ def one_way_probabilities(
     margins = []
     for column in columns:
         noisy = with_group_sums(tables, column.name)
-        margins.append(margin_probabilities(column, noisy.counts / total, noisy.sigma / total))
+        shares, sigma = noisy.counts / total, noisy.sigma / total
+        public = prior.counts.get((column.name,)) if prior else None
+        if public is not None:
+            rows = float(public.sum())
+            shares, sigma = shrunk_to(public / rows, shares, sigma, rows)[:2]
+        margins.append(margin_probabilities(column, shares, sigma))
     return with_common_shares(margins, tables, columns)
 
 

@@ -122,7 +122,7 @@ class Sampler:
         spec = load_spec(bundle / "spec.yaml")
         domain = Domain.from_spec(spec.columns)
         synthesizer, raked = Synthesizer.load(bundle), spec.sampling.rake
-        law = level_law(bundle, domain, margins=raked)
+        law = level_law(bundle, domain, margins=raked, shrunk=True)
         sizes = law.groups.coarse.sizes
         if (synthesizer.columns, synthesizer.architecture.sizes) != (domain.names, sizes):
             raise VerifyError(
