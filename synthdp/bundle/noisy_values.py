@@ -143,8 +143,11 @@ def level_law(bundle: Path, domain: Domain, *, margins: bool, shrunk: bool = Fal
     if not fit or not known.issuperset({*asked, *(told.counts if told else ())}):
         raise foreign
     try:
-        return LevelLaw.of_tables(tables, with_heaps(domain, told, tables), prior)
-    except ValueError:
+        law = LevelLaw.of_tables(tables, with_heaps(domain, told, tables), prior)
+        if prior is not None and not over_levels(prior, law.groups):
+            raise foreign
+        return law
+    except (KeyError, ValueError):
         raise foreign from None
 
 
@@ -178,6 +181,20 @@ def read_prior(bundle: Path) -> Prior | None:
             tuple(map(str, t["columns"])): np.asarray(t["counts"], np.float64).reshape(t["shape"])
             for t in stated
         }
+    )
+
+
+def over_levels(prior: Prior, groups: LevelGroups) -> bool:
+    """Whether its tables have the levels of their column, or the groups of their columns, and some
+    rows.
+
+    Raises:
+        KeyError: one has a column that the domain lacks.
+    """
+    domains = {names: groups.domain if len(names) == 1 else groups.coarse for names in prior.counts}
+    return all(
+        table.shape == tuple(domains[names][n].levels for n in names) and table.sum() > 0
+        for names, table in prior.counts.items()
     )
 
 

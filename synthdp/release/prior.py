@@ -7,6 +7,7 @@ itself: its rows would be published.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,14 @@ import numpy as np
 import pandas as pd
 
 from synthdp.bundle.content import is_linked, sha256
+from synthdp.bundle.descriptions import published_sha256
 from synthdp.bundle.table_files import CSV_NAME
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
-from synthdp.errors import DataError
+from synthdp.errors import BudgetError, DataError
 from synthdp.files import SUMS, check_sums
 from synthdp.graph.prior import PublicRows
+from synthdp.ledger.entries import Entry
 from synthdp.privacy.source import is_the_source
 from synthdp.spec.model import PriorSource, ReleaseSpec
 
@@ -80,12 +83,26 @@ def public_rows(spec: ReleaseSpec, domain: Domain, folder: Path) -> PublicRows |
     return PublicRows(known.names, codes)
 
 
+def check_same_prior(spec: ReleaseSpec, entries: Sequence[Entry]) -> None:
+    """Refuse to go on with another prior than that of the run with these ledger `entries`.
+
+    Raises:
+        BudgetError: the file was changed, and the spec had no digest that tells.
+    """
+    published = {e.body["published_sha256"] for e in entries if "published_sha256" in e.body}
+    if spec.prior is not None and published and published_sha256(spec) not in published:
+        raise BudgetError(
+            f"the prior {spec.prior.name} is another file than when run {entries[0].run} began",
+            hint="bring it back as it was; the run goes on with what it was planned with",
+        )
+
+
 def _path(prior: PriorSource, folder: Path) -> Path:
     return folder / (prior.source or prior.bundle or "")
 
 
 def _wrong(prior: PriorSource, why: str) -> DataError:
     return DataError(
-        f"prior: {prior.name} {why}; nothing was spent",
+        f"prior: {prior.name} {why}",
         hint="a prior is a public CSV file, or a bundle, with the columns and values of the spec",
     )

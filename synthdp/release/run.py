@@ -61,7 +61,7 @@ from synthdp.release.judge import Judge, Judgement, refused_report
 from synthdp.release.open_session import dropped_if_unpaid, open_session
 from synthdp.release.plan_view import attack_left_out, plan_facts
 from synthdp.release.played import check_answered
-from synthdp.release.prior import public_rows, with_digest
+from synthdp.release.prior import check_same_prior, public_rows, with_digest
 from synthdp.release.tracked import record_judgement, record_publication, record_refusal
 from synthdp.spec.checks.checks import traps
 from synthdp.spec.load.loader import own_text, parse_spec
@@ -173,6 +173,7 @@ def resume(
                 folder = amended(folder, ledger, spec_path, out=out)
                 spec = parse_spec(folder.spec_text, path=str(spec_path))
             spec = with_digest(spec, folder.spec_path.parent)
+            check_same_prior(spec, ledger.run_entries(folder.run))
             domain, signer = Domain.from_spec(spec.columns), load_signer(spec.signing)
             prior = public_rows(spec, domain, folder.spec_path.parent)
             plan = plan_for(spec, domain)

@@ -227,7 +227,7 @@ def check_prior(reader: Reader) -> Iterator[str]:
     law = LevelLaw.of_tables(tables, domain, prior)
     known, groups = [n for n in domain.names if (n,) in counts], law.groups
     shapes: dict[Columns, tuple[int, ...]] = {(n,): (domain[n].levels,) for n in known}
-    if reader.json("model.json")["architecture"]["direct"]:
+    if reader.json("model.json")["architecture"].get("direct", False):
         pairs = (pair for pair in paired(tables, domain.names) if {*pair} <= {*known})
         shapes |= {(a, b): (groups.coarse[a].levels, groups.coarse[b].levels) for a, b in pairs}
     if not known or {names: table.shape for names, table in counts.items()} != shapes:
