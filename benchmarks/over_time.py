@@ -1,16 +1,20 @@
 """What a budget that must last gains from what is public already.
 
     python -m benchmarks.over_time priors [--tables adult employee wine] [--epsilon .1 1] [--runs 5]
+                                          [--of releases laws]
 
 `priors`: whole releases of a newcomer's spec (mode predict, no bins, delta 1e-5), with priors that
 are rows of the same table, but neither of those that are released nor of those that are tested on:
 `iid`, up to 2,000 of them; `one`, those of one group alone (women; of employees those with a low
 salary, of wine the red); `young` and `old`, the lower and the upper third of a column (age; years
 in the company; alcohol); `noisy`, all, a third of the cells of which were drawn anew from the
-column. `none` is the control. `tv1` and `tv2` are mean total variations of one- and two-way tables
-from the rows to fit on the table's public grid, `auc` the mean AUC on real test rows of classifiers
-that learn the label on synthetic ones. Writes results/over_time_priors.csv, a row for each run;
-runs that it holds are not run again.
+column. `none` is the control. `releases`: `tv1` and `tv2` are mean total variations of one- and
+two-way tables of synthetic rows from the rows to fit, on the table's public grid, `auc` the mean
+AUC on real test rows of five classifiers that learn the label on synthetic ones. `laws`: noisy
+tables are measured once for all priors, and `tv1` and `tv2` are those of the laws that a model
+would follow, of pairs on the groups of levels that they are counted on; `used` is the mean part of
+a pair's table that is the prior's. Writes results/over_time_priors.csv, a row for each run; runs
+that it holds are not run again.
 """
 
 from __future__ import annotations
@@ -31,12 +35,18 @@ from benchmarks.tables import newcomer_spec, released
 from benchmarks.tables_protocol import PublicTable
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
+from synthdp.graph.level_groups import LevelLaw
+from synthdp.graph.predict import pair_tables
 from synthdp.graph.prior import PublicRows
+from synthdp.graph.stage import find_graph
+from synthdp.model import fit as fitting
+from synthdp.model.planning import plan_for
+from synthdp.privacy.session import Rehearsal
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import CsvSource, ReleaseSpec
 
 RESULTS = Path(__file__).parent / "results"
-KEY = ["table", "prior", "epsilon", "run"]
+KEY = ["of", "table", "epsilon", "prior", "run"]
 PRIORS = ("none", "iid", "one", "young", "old", "noisy")
 GROUPS = {
     "adult": ("sex", "Female", "age"),
@@ -122,33 +132,69 @@ class Table:
         return {name: variation[name] for name in ("tv1", "tv2")} | {"auc": learnt["mean_auc"]}
 
 
-def measure(name: str, prior: str, epsilon: float) -> dict[str, float]:
+def public_rows(table: Table, prior: str, domain: Domain) -> PublicRows | None:
+    """The rows of a prior as levels."""
+    if prior == "none":
+        return None
+    public = table.public(prior).replace("", np.nan)
+    return PublicRows(domain.names, encode(domain, public)[0])
+
+
+def of_release(table: Table, prior: str, epsilon: float) -> dict[str, float]:
     """Figures of one release."""
-    table = Table(name)
-    spec, rows = table.spec(epsilon), None
-    if prior != "none":
-        domain = Domain.from_spec(spec.columns)
-        public = table.public(prior).replace("", np.nan)
-        rows = PublicRows(domain.names, encode(domain, public)[0])
+    spec = table.spec(epsilon)
+    rows = public_rows(table, prior, Domain.from_spec(spec.columns))
     with tempfile.TemporaryDirectory() as folder:
-        synthetic = released(spec, table.parts[0], Path(folder), prior=rows)
-    return table.figures(synthetic)
+        return table.figures(released(spec, table.parts[0], Path(folder), prior=rows))
+
+
+def of_laws(table: Table, epsilon: float) -> dict[str, dict[str, float]]:
+    """Figures of the laws by the same noisy tables, by prior."""
+    spec = table.spec(epsilon)
+    domain = Domain.from_spec(spec.columns)
+    codes = encode(domain, table.parts[0].replace("", np.nan))[0]
+    releaser = Rehearsal(codes, domain, plan_for(spec, domain))
+    known, targets = fitting.measure(releaser), spec.evaluation.targets
+    graph = find_graph(releaser, spec.graph, domain, known=known, targets=targets)
+    tables = fitting.all_tables(known, graph).value
+    found = dict[str, dict[str, float]]()
+    for prior in PRIORS:
+        law = LevelLaw.by_rows(tables, domain, public_rows(table, prior, domain))
+        pairs, coarse, real = pair_tables(law), law.groups.coarse, law.groups.of(codes)
+        ones, twos = [], []
+        for i, name in enumerate(domain.names):
+            true = np.bincount(codes[:, i], minlength=domain[name].levels) / len(codes)
+            ones.append(np.abs(law.margins[i] - true).sum() / 2)
+        for i, j in itertools.combinations(range(len(domain)), 2):
+            a, b = domain.names[i], domain.names[j]
+            true = np.zeros((coarse[a].levels, coarse[b].levels))
+            np.add.at(true, (real[:, i], real[:, j]), 1 / len(real))
+            apart = np.outer(pairs.margins[a], pairs.margins[b])
+            own = pairs.table(a, b) if pairs.has(a, b) else apart
+            twos.append(np.abs(own - true).sum() / 2)
+        used = np.mean([pair.prior for pair in pairs.pairs.values()])
+        found[prior] = {"tv1": np.mean(ones), "tv2": np.mean(twos), "used": used}
+    return found
 
 
 def priors(asked: argparse.Namespace) -> None:
     """Run what is missing, and print means and standard errors."""
     path = RESULTS / "over_time_priors.csv"
     known = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=KEY)
-    for number, epsilon, name, prior in itertools.product(
-        range(asked.runs), asked.epsilon, asked.tables, PRIORS
+    for number, of, epsilon, name, prior in itertools.product(
+        range(asked.runs), asked.of, asked.epsilon, asked.tables, PRIORS
     ):
-        key = dict(zip(KEY, (name, prior, epsilon, number), strict=True))
+        key = dict(zip(KEY, (of, name, epsilon, prior, number), strict=True))
         if (known[KEY] == pd.Series(key)).all(axis=1).any():
             continue
-        figures = measure(name, prior, epsilon)
-        known = pd.concat([known, pd.DataFrame([key | figures])], ignore_index=True)
+        if of == "releases":
+            found = [key | of_release(Table(name), prior, epsilon)]
+        else:
+            laws = of_laws(Table(name), epsilon)
+            found = [key | {"prior": prior} | own for prior, own in laws.items()]
+        known = pd.concat([known, pd.DataFrame(found)], ignore_index=True)
         known.sort_values(KEY).round(5).to_csv(path, index=False)
-        print(key | figures, flush=True)
+        print(*found, sep="\n", flush=True)
     cells = known.drop(columns="run").groupby(KEY[:-1])
     print(pd.concat({"mean": cells.mean(), "error": cells.sem()}, axis=1).round(4).to_string())
 
@@ -161,6 +207,7 @@ def main() -> None:
     own.add_argument("--tables", nargs="+", default=[*GROUPS], choices=[*GROUPS])
     own.add_argument("--epsilon", nargs="+", type=float, default=(0.1, 1.0))
     own.add_argument("--runs", type=int, default=5)
+    own.add_argument("--of", nargs="+", default=("releases", "laws"), choices=("releases", "laws"))
     own.set_defaults(section=priors)
     asked = parser.parse_args()
     asked.section(asked)
