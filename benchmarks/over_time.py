@@ -172,8 +172,8 @@ def of_laws(table: Table, epsilon: float) -> dict[str, dict[str, float]]:
             apart = np.outer(pairs.margins[a], pairs.margins[b])
             own = pairs.table(a, b) if pairs.has(a, b) else apart
             twos.append(np.abs(own - true).sum() / 2)
-        used = np.mean([pair.prior for pair in pairs.pairs.values()])
-        found[prior] = {"tv1": np.mean(ones), "tv2": np.mean(twos), "used": used}
+        used = float(np.mean([pair.prior for pair in pairs.pairs.values()]))
+        found[prior] = {"tv1": float(np.mean(ones)), "tv2": float(np.mean(twos)), "used": used}
     return found
 
 
