@@ -60,6 +60,7 @@ from synthdp.graph.margins import (
     body_of,
     distances,
     few_cells,
+    margin_with_prior,
     pooled,
     shrunk,
     with_group_sums,
@@ -512,9 +513,9 @@ def prior_used(law: LevelLaw) -> dict[Columns, float]:
         if len(names) > 1:
             used[names] = pair_tables(law).pairs[names[0], names[1]].prior
             continue
-        noisy, total = with_group_sums(law.tables, names[0]), float(public.sum())
+        noisy, column = with_group_sums(law.tables, names[0]), law.groups.domain[names[0]]
         shares, sigma = noisy.counts / rows, noisy.sigma / rows
-        used[names] = shrunk_to(public / total, shares, sigma, total).used
+        used[names] = margin_with_prior(column, shares, sigma, public)[1]
     return used
 
 

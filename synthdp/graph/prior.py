@@ -23,7 +23,8 @@ keeps its odds ratios. One row of independent columns is added to it, so that it
 levels that it lacks.
 
 Wrong, and not visibly so, is what noise hides. There another explanation competes: the pair as it
-is smoothed without a prior (`graph.predict`). Both have a likelihood of the released table, and
+is smoothed without a prior (`graph.predict`), and the margin of ordered bins (`graph.margins`).
+Both have a likelihood of the released table, and
 before it even odds: the mean over both is taken. What was shrunk is smoothed like any other table,
 by the noise that is left: that takes out the prior's own chance, too.
 
@@ -94,10 +95,11 @@ class Shrunk(NamedTuple):
 
     `sigma` is the root mean square of the noise that is left, `likelihood` that of the noisy shares
     with the prior, in nats and less the constant of a normal, and `used` how much of the way to the
-    prior its rows were taken, 0 to 1.
+    prior its rows were taken, 0 to 1. `off` is the variance by which the prior may be off.
     """
 
     shares: Floats
+    off: Floats
     sigma: float
     likelihood: float
     used: float
@@ -115,4 +117,4 @@ def shrunk_to(prior: Floats, shares: Floats, sigma: float, rows: float) -> Shrun
     likelihood = -0.5 * float((np.log(off + noise) + apart / (off + noise)).sum())
     left = sigma * math.sqrt(float(kept.mean()))
     used = float((prior * (1 - kept)).sum())
-    return Shrunk(prior + kept * (shares - prior), left, likelihood, used)
+    return Shrunk(prior + kept * (shares - prior), off, left, likelihood, used)
