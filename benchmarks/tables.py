@@ -28,6 +28,7 @@ from benchmarks.peers_run import Request, run
 from benchmarks.tables_protocol import PublicTable
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
+from synthdp.graph.prior import PublicRows
 from synthdp.ledger.ledger import Ledger
 from synthdp.model.constraints import Constraints
 from synthdp.model.fit import fit
@@ -81,7 +82,9 @@ def _column(grid: dict[str, Any], bins: str) -> dict[str, Any]:
     return entry | ({"missing": True} if grid.get("missing") else {})
 
 
-def released(spec: ReleaseSpec, rows: pd.DataFrame, folder: Path) -> pd.DataFrame:
+def released(
+    spec: ReleaseSpec, rows: pd.DataFrame, folder: Path, *, prior: PublicRows | None = None
+) -> pd.DataFrame:
     """A synthetic table of texts, by the road of a release, with the whole budget on it."""
     rows.to_csv(folder / "values.csv", index=False)
     domain, streams = Domain.from_spec(spec.columns), Streams.fresh()
@@ -100,7 +103,7 @@ def released(spec: ReleaseSpec, rows: pd.DataFrame, folder: Path) -> pd.DataFram
         streams=streams,
         journal=journal,
     )
-    fitted, rng = fit(session, spec, domain, progress=unheard), fresh_generator()
+    fitted, rng = fit(session, spec, domain, progress=unheard, prior=prior), fresh_generator()
     codes = sample(fitted, spec, rng=rng, progress=unheard).value
     table = Constraints.from_spec(spec, fitted.drawn_from(domain)).decode(codes, rng=rng)
     table.to_csv(folder / "synthetic.csv", index=False)

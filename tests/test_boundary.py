@@ -36,8 +36,8 @@ FOR_STEWARD = {
     "synthdp/privacy/private.py",
 }
 # Besides the kernel's reader and what counts misfits with it: the header-only reader of `synthdp
-# init`, and what writes, draws, compares, asks and verifies the synthetic table that a bundle
-# publishes.
+# init`, the reader of public priors, and what writes, draws, compares, asks and verifies the
+# synthetic table that a bundle publishes.
 TABLE_READERS = {
     "synthdp/privacy/source.py",
     "synthdp/privacy/inspection.py",
@@ -52,6 +52,7 @@ TABLE_READERS = {
     "synthdp/bundle/linked.py",
     "synthdp/inference/model_only.py",
     "synthdp/release/job.py",
+    "synthdp/release/prior.py",
     "synthdp/verify/diff.py",
 }
 KEY_HOLDERS = (KERNEL,)

@@ -55,6 +55,7 @@ PATTERNS = {
     ),
     r"^[A-Z_][A-Z0-9_]*$": "a variable's name in capitals",
     r"^\d{4}-\d\d-\d\d": "`2024-12-31` or `2024-12-31T23:59:59`",
+    r"^[0-9a-f]{64}$": "a digest, 64 digits and letters from a to f",
     r"^[0-9]{8}-[0-9a-f]{12}$": "a run, such as `20261124-0123456789ab`",
     r"^.*\S.*->.*\S.*$": "`cause, cause -> effect, effect`",
 }

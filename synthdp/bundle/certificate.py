@@ -80,6 +80,16 @@ class Expected(Model):
     figures: tuple[ExpectedFigure, ...] = Field(max_length=MAX_EXPECTED)
 
 
+class PriorFacts(Model):
+    """Public rows that noisy tables were shrunk to: `kind` says whether they are a bundle's."""
+
+    kind: Literal["source", "bundle"]
+    name: str
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    licence: str | None
+    statement: str
+
+
 class Certificate(Model):
     """All facts of a certificate. Numbers are upper bounds.
 
@@ -119,6 +129,7 @@ class Certificate(Model):
     publication: Publication | None = None
     contact: str | None = None
     domain_from: DomainFrom | None = None
+    prior: PriorFacts | None = Field(default=None, exclude_if=lambda prior: prior is None)
     planned: tuple[Spend, ...]
     charges: tuple[Charge, ...]
     purposes: tuple[Purpose, ...]
@@ -196,8 +207,8 @@ def certify(
         filtered=balance.get("together") if balance else None,
         expected=next((e.body.get("expected") for e in entries if e.kind == "reserve"), None),
         publication=spec.publication,
-        contact=spec.dataset.contact,
-        domain_from=spec.dataset.domain_from,
+        **{name: getattr(spec.dataset, name) for name in ("contact", "domain_from")},
+        prior=_prior_facts(spec),
         planned=tuple(planned),
         charges=charges,
         purposes=_purposes(planned, {c.purpose for c in charges}, spec),
@@ -213,6 +224,14 @@ def certify(
         program=program,
         signer=signer,
     )
+
+
+def _prior_facts(spec: ReleaseSpec) -> PriorFacts | None:
+    if (prior := spec.prior) is None or prior.sha256 is None:
+        return None
+    kind: Literal["source", "bundle"] = "source" if prior.source else "bundle"
+    told = prior.model_dump(include={"sha256", "licence", "statement"})
+    return PriorFacts(kind=kind, name=prior.name, **told)
 
 
 def charges_of(entries: Iterable[Entry]) -> tuple[Charge, ...]:

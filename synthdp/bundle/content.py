@@ -25,7 +25,7 @@ from synthdp.bundle.audit_record import AuditRecord
 from synthdp.bundle.certificate import Certificate, plan_problems
 from synthdp.bundle.certificate_text import gate_words
 from synthdp.bundle.descriptions import DATACARD, public_spec
-from synthdp.bundle.noisy_values import ESTIMANDS, read_tables
+from synthdp.bundle.noisy_values import ESTIMANDS, PRIOR, read_tables
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME, WrittenFile, check_header
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, encode_column
@@ -64,7 +64,7 @@ class BundleContent:
     delta. `synthetic` has the spec's columns and number of rows. `validation` is what released
     tables say of a given graph. `audit` was made without real rows. `scores` are there exactly
     where the spec has them charged, `estimands`, the content of their file, where it pays for sums,
-    and `heaps` where it has a share for them.
+    `heaps` where it has a share for them, and `prior`, the content of its file, where it has one.
     """
 
     spec: ReleaseSpec
@@ -80,6 +80,7 @@ class BundleContent:
     scores: Released[DpScores] | None = None
     estimands: Released[dict[str, Any]] | None = None
     heaps: Released[NoisyTexts] | None = None
+    prior: Released[dict[str, Any]] | None = None
 
 
 def check_content(content: BundleContent, ledger: Ledger) -> list[Entry]:
@@ -132,6 +133,10 @@ def receipts_of(content: BundleContent) -> dict[str, frozenset[Receipt]]:
     if content.estimands is not None:
         answers = released("estimands", content.estimands, dict).receipts
         receipts |= {ESTIMANDS: answers, REPORT: receipts[REPORT] | answers}
+    if (content.prior is not None) != (content.spec.prior is not None):
+        refuse("prior", "must be there where the spec has one, and nowhere else")
+    if content.prior is not None:
+        receipts[PRIOR] = released("prior", content.prior, dict).receipts
     if content.scores is None:
         return receipts
     paid = released("scores", content.scores, tuple).receipts

@@ -30,7 +30,7 @@ from synthdp.bundle.descriptions import (
     pairs_counted,
     readme,
 )
-from synthdp.bundle.noisy_values import ESTIMANDS
+from synthdp.bundle.noisy_values import ESTIMANDS, PRIOR
 from synthdp.bundle.signing import STATEMENT
 from synthdp.bundle.table_files import CROISSANT, CSV_NAME, PARQUET_NAME, croissant, descriptor
 from synthdp.evaluate.fidelity import sampling_floor
@@ -118,9 +118,9 @@ DERIVED: dict[str, Derived] = {
 }
 """Every derived file by its name, the public report last: it shows others."""
 
-# In a bundle only where the spec states its publication, has estimands, or a key was given. SUMS
-# lists the first two and not the third: the statement names SUMS.
-BY_SPEC = (DEPLOYMENT, ESTIMANDS)
+# In a bundle only where the spec states its publication, has estimands or a prior, or a key was
+# given. SUMS lists the first three and not the last: the statement names SUMS.
+BY_SPEC = (DEPLOYMENT, ESTIMANDS, PRIOR)
 OPTIONAL = (*BY_SPEC, STATEMENT)
 PRIMARY = (
     "graph.json",
@@ -181,6 +181,7 @@ def public_content(bundle: Bundle) -> PublicContent:
         codes=groups.of(bundle.codes),
         rows=drawn or 0,
         estimands=bundle.json(ESTIMANDS)["estimands"] if spec.estimands else (),
+        prior=bundle.json(PRIOR)["tables"] if spec.prior else (),
         means=mean_noise(bundle.domain, bundle.codes, bundle.tables),
         gates=bundle.gates_told,
         floors={name: round(floor, 6) for name, floor in floors.items()},
@@ -188,9 +189,17 @@ def public_content(bundle: Bundle) -> PublicContent:
         notes=(
             *((f"Note: {whom}",) if (whom := spec.dataset.privacy_unit.whom) else ()),
             *_left_out(bundle),
+            *_prior(bundle),
             *(f"Every synthetic row fulfils the constraint {text}" for text in spec.constraints),
         ),
     )
+
+
+def _prior(bundle: Bundle) -> Iterator[str]:
+    """What the tables were shrunk to, and how much of it they took, if to anything."""
+    if (prior := bundle.spec.prior) is not None:
+        used = [table["used"] for table in bundle.json(PRIOR)["tables"]]
+        yield say("prior", name=prior.name, used=sum(used) / len(used), tables=len(used))
 
 
 def _left_out(bundle: Bundle) -> Iterator[str]:

@@ -143,14 +143,17 @@ def public_spec(spec: ReleaseSpec) -> ReleaseSpec:
     """The spec that is published.
 
     Kept: all that says what was released and how. Left out: which columns of the source were
-    dropped or renamed. Replaced: the source's path (its last part stays), a SQL source's variable
-    and query, the ledger's and MLflow's URLs, the compute backend and its address, the variable
-    that names the signing key. Filled in: the number of sampled rows.
+    dropped or renamed. Replaced: the paths of source and prior (their last part stays), a SQL
+    source's variable and query, the ledger's and MLflow's URLs, the compute backend and its
+    address, the variable that names the signing key. Filled in: the number of sampled rows.
     """
-    source = shown_source(spec.dataset.source)
+    source, prior = shown_source(spec.dataset.source), spec.prior
+    if prior is not None:
+        prior = prior.model_copy(update={"source" if prior.source else "bundle": prior.name})
     return spec.model_copy(
         update={
             "dataset": spec.dataset.model_copy(update={"source": source}),
+            "prior": prior,
             "privacy": spec.privacy.model_copy(update={"ledger": None}),
             "sampling": spec.sampling.model_copy(
                 update={"rows": spec.sampling.rows or spec.dataset.rows.value}

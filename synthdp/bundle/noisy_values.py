@@ -15,6 +15,8 @@ from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import VerifyError
 from synthdp.files import parse_json, read_text
 from synthdp.graph.level_groups import LevelLaw, with_heaps
+from synthdp.graph.predict import prior_used
+from synthdp.graph.prior import Prior
 from synthdp.privacy.mechanisms.contrasts import ContrastBudget
 from synthdp.privacy.mechanisms.frequent_texts import NoisyTexts
 from synthdp.privacy.mechanisms.marginals import NoisyTable
@@ -27,6 +29,7 @@ from synthdp.privacy.mechanisms.sums import (
 )
 
 MARGINALS = "marginals.json"
+PRIOR = "prior.json"
 
 
 def tables_json(tables: Sequence[NoisyTable]) -> dict[str, Any]:
@@ -110,10 +113,11 @@ def over_domain(table: NoisyTable, domain: Domain) -> bool:
     return table.counts.shape == tuple(coarse[name].levels for name in table.columns)
 
 
-def level_law(bundle: Path, domain: Domain, *, margins: bool) -> LevelLaw:
+def level_law(bundle: Path, domain: Domain, *, margins: bool, shrunk: bool = False) -> LevelLaw:
     """What the noisy tables of a bundle say of levels, whose columns know their heaps.
 
     `margins` says that the law of every column will be asked for, not only of those with groups.
+    It is `shrunk` to the bundle's prior where rows of the model are drawn; intervals rest on none.
 
     Raises:
         VerifyError: they cannot be read, or are not over the spec's columns.
@@ -124,6 +128,7 @@ def level_law(bundle: Path, domain: Domain, *, margins: bool) -> LevelLaw:
     )
     try:
         tables, told = read_tables(bundle), read_heaps(bundle)
+        prior = read_prior(bundle) if shrunk else None
     except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
         raise VerifyError(
             f"cannot read marginals.json in {bundle}: {type(error).__name__}",
@@ -138,9 +143,59 @@ def level_law(bundle: Path, domain: Domain, *, margins: bool) -> LevelLaw:
     if not fit or not known.issuperset({*asked, *(told.counts if told else ())}):
         raise foreign
     try:
-        return LevelLaw.of_tables(tables, with_heaps(domain, told, tables))
-    except ValueError:
+        law = LevelLaw.of_tables(tables, with_heaps(domain, told, tables), prior)
+        if prior is not None and not over_levels(prior, law.groups):
+            raise foreign
+        return law
+    except (KeyError, ValueError):
         raise foreign from None
+
+
+# --- the prior: `prior.json` ---
+
+
+def prior_json(law: LevelLaw) -> dict[str, Any]:
+    """The public counts that the tables of a law were shrunk to, as `tables_json` has counts, and
+    how much each was `used`: its part of what the model follows, 0 to 1.
+    """
+    counts, used = law.prior.counts if law.prior else {}, prior_used(law)
+    stated = [
+        {"columns": [*names], "shape": [*table.shape], "used": round(used[names], 6)}
+        | {"counts": [*map(int, table.ravel())]}
+        for names, table in counts.items()
+    ]
+    return {"tables": stated}
+
+
+def read_prior(bundle: Path) -> Prior | None:
+    """The prior of a bundle, if it has one.
+
+    Raises:
+        OSError, ValueError, KeyError, TypeError, OverflowError: the file cannot be read.
+    """
+    if not (bundle / PRIOR).exists():
+        return None
+    stated = parse_json(read_text(bundle / PRIOR))["tables"]
+    return Prior(
+        {
+            tuple(map(str, t["columns"])): np.asarray(t["counts"], np.float64).reshape(t["shape"])
+            for t in stated
+        }
+    )
+
+
+def over_levels(prior: Prior, groups: LevelGroups) -> bool:
+    """Whether its tables have the levels of their column, or the groups of their columns, and some
+    rows.
+
+    Raises:
+        KeyError: one has a column that the domain lacks.
+    """
+    domains = {names: groups.domain if len(names) == 1 else groups.coarse for names in prior.counts}
+    return all(
+        table.shape == tuple(domains[names][n].levels for n in names) and table.sum() > 0
+        for names, table in prior.counts.items()
+    )
 
 
 # --- noisy sums: `estimands.json` ---

@@ -26,7 +26,7 @@ from synthdp.bundle.content import (
 from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.derived import DERIVED, EFFECTS, as_json
 from synthdp.bundle.descriptions import public_spec, spec_yaml
-from synthdp.bundle.noisy_values import ESTIMANDS, heaps_json, tables_json
+from synthdp.bundle.noisy_values import ESTIMANDS, PRIOR, heaps_json, tables_json
 from synthdp.bundle.signing import STATEMENT, Signer, make_statement, sign
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME, write_csv, write_parquet
 from synthdp.files import SUMS
@@ -112,6 +112,7 @@ def _write_all(
         "privacy/certificate.json": facts.model_dump(mode="json"),
         "privacy/profile.json": profile_of(facts.planned, spec),
         **({ESTIMANDS: content.estimands.value} if content.estimands else {}),
+        **({PRIOR: content.prior.value} if content.prior else {}),
     }.items():
         write_text(draft / name, as_json(stated))
     bundle = Bundle(draft, spec, facts, day=entries[-1].at[:10])

@@ -23,6 +23,7 @@ from synthdp.data.kinds.ranges import level_of
 from synthdp.data.level_groups import LevelGroups, Starts
 from synthdp.graph import margins as smoothing
 from synthdp.graph.margins import Probabilities, body_of
+from synthdp.graph.prior import Prior, PublicRows
 from synthdp.privacy.mechanisms.frequent_texts import NoisyTexts
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
@@ -123,22 +124,35 @@ def groups_of(tables: Sequence[NoisyTable], domain: Domain) -> LevelGroups:
 
 @dataclass(frozen=True, eq=False)
 class LevelLaw:
-    """What noisy `tables` say of levels: their groups, and the law of each column."""
+    """What noisy `tables` say of levels, with a `prior` if there is one: their groups, and the law
+    of each column.
+    """
 
     groups: LevelGroups
     tables: Sequence[NoisyTable]
+    prior: Prior | None = None
 
     @classmethod
-    def of_tables(cls, tables: Sequence[NoisyTable], domain: Domain) -> LevelLaw:
+    def of_tables(
+        cls, tables: Sequence[NoisyTable], domain: Domain, prior: Prior | None = None
+    ) -> LevelLaw:
         """The law by the released `tables`; errors as of `groups_of`. A release asks many times for
         that of the same tables, and gets the same object, whose margins are smoothed once.
         """
-        return _law_of(tuple(tables), domain)
+        return _law_of(tuple(tables), domain, prior)
+
+    @classmethod
+    def by_rows(
+        cls, tables: Sequence[NoisyTable], domain: Domain, rows: PublicRows | None
+    ) -> LevelLaw:
+        """The same, where public `rows` are the prior, if there are any."""
+        prior = rows.prior(tables, groups_of(tables, domain)) if rows else None
+        return cls.of_tables(tables, domain, prior)
 
     @cached_property
     def margins(self) -> list[Probabilities]:
         """Probabilities of the levels of each column; every column must have a table."""
-        return smoothing.one_way_probabilities(self.tables, self.groups.domain.columns)
+        return smoothing.one_way_probabilities(self.tables, self.groups.domain.columns, self.prior)
 
     @cached_property
     def coarse_margins(self) -> list[Probabilities]:
@@ -151,8 +165,8 @@ class LevelLaw:
 
 
 @lru_cache(maxsize=4)
-def _law_of(tables: tuple[NoisyTable, ...], domain: Domain) -> LevelLaw:
-    return LevelLaw(groups_of(tables, domain), tables)
+def _law_of(tables: tuple[NoisyTable, ...], domain: Domain, prior: Prior | None = None) -> LevelLaw:
+    return LevelLaw(groups_of(tables, domain), tables, prior)
 
 
 def on_groups(table: NoisyTable, groups: LevelGroups) -> NoisyTable:

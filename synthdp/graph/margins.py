@@ -40,10 +40,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg.lapack import dposv
 from scipy.ndimage import median_filter
-from scipy.special import erfcx, log_ndtr, ndtr
+from scipy.special import erfcx, expit, log_ndtr, ndtr
 
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.graph.missing_patterns import with_common_shares
+from synthdp.graph.prior import Prior, shrunk_to
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 Floats = npt.NDArray[np.float64]
@@ -111,9 +112,9 @@ SETTINGS = SmoothingSettings()
 
 
 def one_way_probabilities(
-    tables: Sequence[NoisyTable], columns: Sequence[ColumnDomain]
+    tables: Sequence[NoisyTable], columns: Sequence[ColumnDomain], prior: Prior | None = None
 ) -> list[Probabilities]:
-    """Probabilities of the levels of each column, `[levels]` each.
+    """Probabilities of the levels of each column, `[levels]` each, shrunk to a `prior`, if any.
 
     They use every table that contains the column, whatever it was measured for, on levels or on
     groups of them. All tables count the same rows, so their totals are first pooled into one
@@ -125,7 +126,12 @@ def one_way_probabilities(
     margins = []
     for column in columns:
         noisy = with_group_sums(tables, column.name)
-        margins.append(margin_probabilities(column, noisy.counts / total, noisy.sigma / total))
+        shares, sigma = noisy.counts / total, noisy.sigma / total
+        public = prior.counts.get((column.name,)) if prior else None
+        if public is None:
+            margins.append(margin_probabilities(column, shares, sigma))
+        else:
+            margins.append(margin_with_prior(column, shares, sigma, public)[0])
     return with_common_shares(margins, tables, columns)
 
 
@@ -185,20 +191,53 @@ def smoothed_margin(column: ColumnDomain, shares: Floats, sigma: float) -> Float
     All shares together are 1: what the noisy ones lack is spread over all levels, as least squares
     do, for what the bins hold together.
     """
-    body = body_of(column)
-    if not _has_neighbours(column):
-        return shares
-    values, lacking = shares[body], 1 - float(shares.sum())
-    total = max(float(values.sum()) + lacking * len(body) / len(shares), 1e-9)
-    if sigma * len(body) < SETTINGS.no_noise * total:
-        return shares
-    out = shares.copy()
-    out[body] = _mean_over_models(values.tobytes(), sigma, total)
+    out, body, smooth = shares.copy(), body_of(column), _smooth_body(column, shares, sigma)
+    if smooth is not None:
+        out[body] = smooth[1]
     return out
 
 
+def margin_with_prior(
+    column: ColumnDomain, shares: Floats, sigma: float, public: Floats
+) -> tuple[Probabilities, float]:
+    """Probabilities of levels from noisy `shares` and `public` counts, and how much of them is the
+    prior's. Of ordered bins it is the mean over the margin with and without the prior, by the
+    likelihoods of what was seen, given what all bins hold together.
+    """
+    rows, body = float(public.sum()), body_of(column)
+    found = shrunk_to(public / rows, shares, sigma, rows)
+    margin = margin_probabilities(column, found.shares, found.sigma)
+    alone = _smooth_body(column, shares, sigma)
+    if alone is None:
+        return margin, found.used
+    off, noise, expected, total = found.off[body], sigma**2, public[body] / rows, alone[2]
+    own = float((np.log(off + noise) + (shares[body] - expected) ** 2 / (off + noise)).sum())
+    missed = total - float(found.shares[body].sum())
+    given = _normal(missed, float((off * noise / (off + noise)).sum()))
+    given -= _normal(total - float(expected.sum()), float(off.sum()))
+    part = float(expit(given - own / 2 - alone[0]))
+    mean = part * margin + (1 - part) * margin_probabilities(column, shares, sigma)
+    return mean, part * found.used
+
+
+def _smooth_body(
+    column: ColumnDomain, shares: Floats, sigma: float
+) -> tuple[float, Floats, float] | None:
+    """Log likelihood of a column's ordered bins, their shares, and what all of them add up to; None
+    where nothing is smoothed.
+    """
+    if not _has_neighbours(column):
+        return None
+    body = body_of(column)
+    values, lacking = shares[body], 1 - float(shares.sum())
+    total = max(float(values.sum()) + lacking * len(body) / len(shares), 1e-9)
+    if sigma * len(body) < SETTINGS.no_noise * total:
+        return None
+    return (*_mean_over_models(values.tobytes(), sigma, total), total)
+
+
 @lru_cache(maxsize=1024)  # a release asks for each margin many times
-def _mean_over_models(seen: bytes, sigma: float, total: float) -> Floats:
+def _mean_over_models(seen: bytes, sigma: float, total: float) -> Model:
     values = np.frombuffer(seen)
     models = [_separate(values, sigma, total)]
     for smooth in (_process_models, density_models):
@@ -206,7 +245,7 @@ def _mean_over_models(seen: bytes, sigma: float, total: float) -> Floats:
     likelihood = np.array([model[0] for model in models])
     weights = np.exp(likelihood - likelihood.max())
     mean: Floats = weights @ np.array([model[1] for model in models]) / weights.sum()
-    return mean
+    return float(likelihood.max()), mean
 
 
 def margin_probabilities(column: ColumnDomain, shares: Floats, sigma: float) -> Floats:

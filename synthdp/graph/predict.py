@@ -44,6 +44,7 @@ from itertools import combinations, product
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import expit
 
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
@@ -59,15 +60,19 @@ from synthdp.graph.margins import (
     body_of,
     distances,
     few_cells,
+    margin_with_prior,
     pooled,
     shrunk,
+    with_group_sums,
 )
 from synthdp.graph.missing_patterns import likely_partners, missing_as_one, missing_patterns
+from synthdp.graph.prior import PublicRows, paired, shrunk_to
 from synthdp.privacy.calibration import adaptive_round
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
 from synthdp.privacy.mechanisms.pair_screen import MAX_LEVELS, PairScreen
 from synthdp.privacy.plan import MechanismFactory, ReleasePlan, graph_purpose, needed
 from synthdp.privacy.private import Released
+from synthdp.privacy.table import Columns
 from synthdp.spec.model import Graph
 
 ALL, SCREENED, CHOSEN = "all pairs", "screened pairs", "chosen pairs"
@@ -218,11 +223,13 @@ def predict(
     domain: Domain,
     known: Released[tuple[NoisyTable, ...]],
     targets: Collection[str],
+    prior: PublicRows | None = None,
 ) -> Released[CausalGraph]:
     """Measure pairs, and draw an arrow for each pair that shows a dependence.
 
     `known` are noisy tables that were paid for before, all one-way tables among them. Where the
     tables alone make the model, pairs are counted on groups of levels: training would see levels.
+    What is measured does not depend on a `prior`; what then shows a dependence may.
     """
     law = alone(known.value, LevelGroups(domain, {}))
     if releaser.plan.train is None:
@@ -254,7 +261,7 @@ def predict(
     place = {name: i for i, name in enumerate(order)}
 
     def graph(tables: Sequence[NoisyTable]) -> CausalGraph:
-        seen = pair_tables(LevelLaw.of_tables(tables, domain))
+        seen = pair_tables(LevelLaw.by_rows(tables, domain, prior))
         arrows = (sorted(p, key=place.__getitem__) for p in seen.dependent)
         edges = (GraphEdge(a, b, directed=True, provenance="predictive") for a, b in arrows)
         return CausalGraph(domain.names, tuple(edges))
@@ -359,7 +366,8 @@ class SmoothPair:
 
     `probabilities` is `[levels, levels]`; `evidence` the gain in log likelihood over independence,
     in nats; `strength`, `first` and `second` are the variance of g and the chosen kernels. Where
-    most cells are empty, about `full` hold rows (`margins.few_cells`); else that is 0.
+    most cells are empty, about `full` hold rows (`margins.few_cells`); else that is 0. So much of
+    the table is the `prior`'s.
     """
 
     probabilities: Floats
@@ -368,6 +376,7 @@ class SmoothPair:
     first: Spectrum
     second: Spectrum
     full: float = 0.0
+    prior: float = 0.0
 
     @property
     def dependent(self) -> bool:
@@ -417,6 +426,25 @@ def smoothed_pair(first: Axis, second: Axis, shares: Floats, sigma: float) -> Sm
         if evidence > best.evidence + SETTINGS.few_cells_evidence:
             best, table = replace(best, evidence=evidence, full=few.full), few.means
     return replace(best, probabilities=table / table.sum())
+
+
+def _with_prior(
+    alone: SmoothPair, first: Axis, second: Axis, shares: Floats, sigma: float, public: Floats
+) -> SmoothPair:
+    """The mean over two explanations of noisy `shares`, by their likelihoods: the pair `alone`, and
+    one that is shrunk to the shares of `public` counts (`graph.prior`).
+    """
+    apart = np.outer(first.margin, second.margin)
+    rows = float(public.sum()) + 1
+    prior = fitted_to_margins((public + apart) / rows, first.margin, second.margin)
+    found = shrunk_to(prior / prior.sum(), shares, sigma, rows)
+    nothing = -0.5 * float((math.log(sigma**2) + (shares - apart) ** 2 / sigma**2).sum())
+    gain = found.likelihood - nothing - (alone.evidence if alone.dependent else 0.0)
+    part = float(expit(gain))
+    smooth = smoothed_pair(first, second, found.shares, found.sigma)
+    tables = part * smooth.probabilities + (1 - part) * alone.probabilities
+    evidence = part * smooth.evidence + (1 - part) * alone.evidence
+    return replace(smooth, probabilities=tables, evidence=evidence, prior=part * found.used)
 
 
 def fitted_to_margins(table: Floats, rows: Floats, columns: Floats, *, rounds: int = 20) -> Floats:
@@ -478,6 +506,19 @@ class PairTables:
         return fitted.T if turned else fitted
 
 
+def prior_used(law: LevelLaw) -> dict[Columns, float]:
+    """How much of each table that a law follows is its prior's, 0 to 1, by columns."""
+    rows, used = max(1.0, float(pooled(law.tables, ()).counts)), dict[Columns, float]()
+    for names, public in law.prior.counts.items() if law.prior else ():
+        if len(names) > 1:
+            used[names] = pair_tables(law).pairs[names[0], names[1]].prior
+            continue
+        noisy, column = with_group_sums(law.tables, names[0]), law.groups.domain[names[0]]
+        shares, sigma = noisy.counts / rows, noisy.sigma / rows
+        used[names] = margin_with_prior(column, shares, sigma, public)[1]
+    return used
+
+
 @lru_cache(maxsize=4)
 def pair_tables(law: LevelLaw, margins_of: LevelLaw | None = None) -> PairTables:
     """The law's tables together, each margin from every table that contains it, or of another law,
@@ -493,10 +534,13 @@ def pair_tables(law: LevelLaw, margins_of: LevelLaw | None = None) -> PairTables
     for table in tables:
         for pair in combinations(sorted(table.columns, key=domain.index), 2):
             holding.setdefault(pair, []).append(table)
-    for pair in sorted(holding, key=lambda pair: (domain.index(pair[0]), domain.index(pair[1]))):
+    for pair in paired(tables, domain.names):
         noisy = pooled([replace(on_groups(t, groups), starts={}) for t in holding[pair]], pair)
         first, second = (axes[name] for name in pair)
-        pairs[pair] = smoothed_pair(first, second, noisy.counts / rows, noisy.sigma / rows)
+        shares, sigma = noisy.counts / rows, noisy.sigma / rows
+        pairs[pair] = smoothed_pair(first, second, shares, sigma)
+        if law.prior and (public := law.prior.counts.get(pair)) is not None:
+            pairs[pair] = _with_prior(pairs[pair], first, second, shares, sigma, public)
         sigmas[pair] = noisy.sigma
     patterns = missing_patterns(tables, domain.columns)
     for pair in (pair for pattern in patterns for pair in combinations(pattern, 2)):

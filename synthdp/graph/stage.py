@@ -23,6 +23,7 @@ from synthdp.graph.discovery.measuring import SCREEN, measure_round
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.predict import pair_tables, predict, prediction_rounds
+from synthdp.graph.prior import PublicRows
 from synthdp.graph.validation import ValidationReport, implications, required_tables
 from synthdp.privacy.calibration import adaptive_round
 from synthdp.privacy.mechanisms.marginals import NoisyTable
@@ -97,13 +98,14 @@ def find_graph(
     *,
     known: Released[tuple[NoisyTable, ...]] | None = None,
     targets: Collection[str] = (),
+    prior: PublicRows | None = None,
 ) -> GraphResult:
     """The graph by the spec's mode.
 
     `known` are the noisy tables that were paid for before. Mode predict needs them; modes learn and
     validate test with their margins, and learn keeps arrows for undecided pairs where it has them:
     a search alone needs no model. `targets` are
-    the columns that are predicted last.
+    the columns that are predicted last, and `prior` what mode predict shrinks tables to.
 
     Raises:
         GraphRefuted: mode validate with `on_refuted: fail`, and the released tables refute the
@@ -138,7 +140,7 @@ def find_graph(
         )
         return replace(learned, graph=kept.value, released=kept)
     if settings.mode == "predict" and known is not None:
-        graph = predict(collector, settings, domain, known, targets)
+        graph = predict(collector, settings, domain, known, targets, prior)
         return GraphResult(graph.value, released=graph, tables=collector.tables)
     return GraphResult(CausalGraph.from_spec(settings, domain.names))
 

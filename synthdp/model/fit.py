@@ -24,6 +24,7 @@ from synthdp.graph.discovery import Releaser
 from synthdp.graph.level_groups import LevelLaw, on_groups, with_heaps
 from synthdp.graph.margins import Probabilities, smoothed
 from synthdp.graph.predict import pair_tables
+from synthdp.graph.prior import Prior, PublicRows
 from synthdp.graph.stage import GraphResult, find_graph
 from synthdp.model.ancestral import Architecture
 from synthdp.model.contrasts import chosen_contrast
@@ -100,7 +101,8 @@ class Fitted:
 
     `sums` are those of the spec's estimands, by name, and of all numbers as `MOMENTS`. Tables of
     estimands are among `marginals`. `heaps` are numbers that many rows have, where they were looked
-    for: what comes of `marginals` has their receipt.
+    for: what comes of `marginals` has their receipt. The model follows the tables as they are
+    shrunk to `prior`, if there is one.
     """
 
     marginals: Released[tuple[NoisyTable, ...]]
@@ -108,6 +110,7 @@ class Fitted:
     synthesizer: Released[Synthesizer]
     sums: Mapping[str, Released[Sums]] = field(default_factory=dict)
     heaps: Released[NoisyTexts] | None = None
+    prior: Prior | None = None
 
     def drawn_from(self, domain: Domain) -> Domain:
         """The domain whose columns know the heaps that were told: values are drawn from it."""
@@ -126,8 +129,12 @@ def fit(
     *,
     progress: Progress,
     check: Check = lambda tables: None,
+    prior: PublicRows | None = None,
 ) -> Fitted:
-    """Measure, find the graph, train. `check` may stop the run after the first noisy tables."""
+    """Measure, find the graph, train. `check` may stop the run after the first noisy tables.
+
+    What is measured does not depend on a `prior`.
+    """
     marginals, heaps = measure(releaser, check), None
     if (budget := releaser.plan.heaps) is not None:
         chosen = budget.choose(dict.fromkeys(spec.privacy.heaps, "number"))
@@ -142,11 +149,22 @@ def fit(
     released = {name: _contrasted(releaser, name, asked[estimand_purpose(name)]) for name in sums}
     released |= {MOMENTS: asked[MOMENTS]} if moments else {}
     graph = find_graph(
-        releaser, spec.graph, domain, known=marginals, targets=spec.evaluation.targets
+        releaser,
+        spec.graph,
+        domain,
+        known=marginals,
+        targets=spec.evaluation.targets,
+        prior=prior,
     )
-    graph, acting = with_interactions(releaser, spec, domain, marginals, graph)
-    synthesizer = train(releaser, spec, domain, marginals, graph, progress=progress, acting=acting)
-    return Fitted(marginals, graph, synthesizer, released, heaps)
+    law = LevelLaw.by_rows(all_tables(marginals, graph).value, domain, prior)
+    graph, acting = with_interactions(releaser, spec, law, marginals, graph)
+    synthesizer = train(
+        releaser, spec, domain, marginals, graph, progress=progress, acting=acting, prior=law.prior
+    )
+    followed = law.prior
+    if followed and not synthesizer.value.architecture.direct:  # no pair's table is its start
+        followed = Prior({names: own for names, own in followed.counts.items() if len(names) == 1})
+    return Fitted(marginals, graph, synthesizer, released, heaps, followed)
 
 
 def _contrasted(releaser: TrainingReleaser, name: str, sums: Released[Any]) -> Released[Any]:
@@ -170,7 +188,7 @@ class Acting:
 def with_interactions(
     releaser: Releaser,
     spec: ReleaseSpec,
-    domain: Domain,
+    law: LevelLaw,
     marginals: Released[tuple[NoisyTable, ...]],
     graph: GraphResult,
 ) -> tuple[GraphResult, Acting | None]:
@@ -178,7 +196,6 @@ def with_interactions(
     if INTERACTIONS not in releaser.plan.graph:
         return graph, None
     tables = all_tables(marginals, graph)
-    law = LevelLaw.of_tables(tables.value, domain)
     architecture = architecture_for(spec, law.groups.coarse, graph.graph, tables.value)
     rows, rng = expected_fit_rows(spec), fresh_generator()
     before = fit_log_linear(architecture, law.groups.coarse, pair_tables(law), rows=rows, rng=rng)
@@ -225,6 +242,7 @@ def train(
     *,
     progress: Progress,
     acting: Acting | None = None,
+    prior: Prior | None = None,
 ) -> Released[Synthesizer]:
     """Train the causal VAE by DP-SGD, from the one-way margins of all noisy tables.
 
@@ -232,7 +250,7 @@ def train(
     `acting` was found to act together.
     """
     torch.set_num_threads(spec.compute.threads or threads_for(spec, domain))
-    plan, start = releaser.plan, build_start(spec, domain, marginals, graph, acting)
+    plan, start = releaser.plan, build_start(spec, domain, marginals, graph, acting, prior)
     where, heads = (spec.compute.device, start.groups), None
     if start.regression:  # short enough to begin again after a kill
         budget = needed(plan.targets, TARGETS)
@@ -276,10 +294,11 @@ def build_start(
     marginals: Released[tuple[NoisyTable, ...]],
     graph: GraphResult,
     acting: Acting | None = None,
+    prior: Prior | None = None,
 ) -> TrainingStart:
     """The network, and the targets' regression if any, started from all noisy one-way margins."""
     tables = all_tables(marginals, graph)
-    law = LevelLaw.of_tables(tables.value, domain)
+    law = LevelLaw.of_tables(tables.value, domain, prior)
     margins, modelled = law.coarse_margins, law.groups.coarse
     network = causal_vae(spec, modelled, graph.graph, tables.value)
     architecture = architecture_for(spec, modelled, graph.graph, tables.value)

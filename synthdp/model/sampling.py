@@ -11,6 +11,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.margins import Probabilities
+from synthdp.graph.prior import Prior
 from synthdp.model import raking
 from synthdp.model.ancestral import Architecture
 from synthdp.model.constraints import Constraints
@@ -40,7 +41,7 @@ def sample(
     """
     domain = Domain.from_spec(spec.columns)
     constraints = Constraints.from_spec(spec, fitted.drawn_from(domain))
-    table = _TableDraw(spec, domain, constraints, rng, progress, begin)
+    table = _TableDraw(spec, domain, constraints, rng, progress, begin, fitted.prior)
     sums = fitted.tables.map(lambda _: dict[str, Sums]())
     for name, one in fitted.sums.items():
         sums = sums.zip(one).map(lambda both, name=name: both[0] | {name: both[1]})  # type: ignore[misc]
@@ -61,7 +62,7 @@ def try_constraints(fitted: Fitted, spec: ReleaseSpec, *, rng: np.random.Generat
     if not constraints.expressions:
         return
     synthesizer, threads = fitted.synthesizer.value, spec.compute.threads
-    law = LevelLaw.of_tables(fitted.tables.value, constraints.domain)
+    law = LevelLaw.of_tables(fitted.tables.value, constraints.domain, fitted.prior)
 
     def drawn(rows: int) -> Codes:
         return law.drawn(synthesizer.sample(rows, rng=rng, threads=threads), rng=rng)
@@ -94,6 +95,7 @@ class _TableDraw:
     rng: np.random.Generator
     progress: Progress
     begin: Callable[[str], None]
+    prior: Prior | None = None
 
     @property
     def rows(self) -> int:
@@ -103,7 +105,7 @@ class _TableDraw:
         self, synthesizer: Synthesizer, tables: Sequence[NoisyTable], sums: Mapping[str, Sums]
     ) -> Codes:
         """The table, `[rows, columns]`, which follows the tables and the sums by stratum."""
-        law = LevelLaw.of_tables(tables, self.domain)
+        law = LevelLaw.of_tables(tables, self.domain, self.prior)
         pool = self.pool(synthesizer, law)
         if not self.spec.sampling.rake:
             return pool

@@ -13,6 +13,7 @@ chance].
 
 from __future__ import annotations
 
+import filecmp
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -117,6 +118,20 @@ def read_private(
         check_some(len(raw))
         table = fit_table(raw, dataset, domain, holdout=holdout, rng=streams.holdout, delta=delta)
     return Private(table, key=_KERNEL_KEY)
+
+
+def is_the_source(source: Source, public: Path, *, folder: Path) -> bool:
+    """Whether a file that is said to be `public` is the private file of a source, or a copy of it.
+    That is all that is told of either.
+
+    Raises:
+        OSError: one of them cannot be read.
+    """
+    path = folder / source.path if isinstance(source, CsvSource | ParquetSource) else None
+    if path is None or not path.is_file():
+        return False
+    same_size = path.stat().st_size == public.stat().st_size
+    return path.samefile(public) or (same_size and filecmp.cmp(path, public, shallow=False))
 
 
 def reach_engine(dataset: Dataset, compute: Compute, domain: Domain, *, folder: Path) -> None:

@@ -23,6 +23,7 @@ from synthdp.data.encoding import Codes, cleaned, encode
 from synthdp.errors import BudgetError, GateError, OutputError, VerifyError
 from synthdp.evaluate.dp_scores import DpScores, dp_scores_of, score_table
 from synthdp.files import text_sha256
+from synthdp.graph.prior import PublicRows
 from synthdp.ledger.connect import steward_name
 from synthdp.ledger.ledger import Ledger
 from synthdp.model.constraints import Constraints
@@ -36,6 +37,7 @@ from synthdp.privacy.session import Session
 from synthdp.progress import stage
 from synthdp.release import run_folder
 from synthdp.release.gates import GateVerdict, check_simulated
+from synthdp.release.prior import with_digest
 from synthdp.release.run_folder import RunFolder
 from synthdp.spec.amendment import amendment
 from synthdp.spec.load.loader import own_text, parse_spec
@@ -57,6 +59,7 @@ class Job:
     given: Private[pd.DataFrame] | None = None
     signer: Signer | None = None
     expected: Mapping[str, Any] | None = None
+    prior: PublicRows | None = None
 
     @property
     def spent(self) -> ReleasePlan:
@@ -195,7 +198,8 @@ def amended(folder: RunFolder, ledger: Ledger, spec_path: Path, *, out: Path) ->
                 "spec_sha256": text_sha256(text),
                 "changed": list(changed),
             }
-            body |= {"published_sha256": published_sha256(new)}
+            published = with_digest(new, folder.spec_path.parent)
+            body |= {"published_sha256": published_sha256(published)}
             ledger.amend(new.dataset.id, folder.run, body=body, after=entries[-1].hash)
     return run_folder.respecified(folder, text)
 

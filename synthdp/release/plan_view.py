@@ -204,6 +204,8 @@ def _notes(spec: ReleaseSpec, plan: ReleasePlan) -> Iterator[str]:
 
     if spec.dataset.privacy_unit.whom:
         yield spec.dataset.privacy_unit.whom
+    if spec.prior is not None:
+        yield say_of_plan("prior", name=spec.prior.name)
     if spec.graph.mode == "predict":
         yield say_of_plan("predicts")
         domain = counted_domain(Domain.from_spec(spec.columns), plan)

@@ -17,11 +17,13 @@ import pandas as pd
 
 from synthdp.bundle.audit_record import audits_for_steward, public_audit
 from synthdp.bundle.content import BundleContent, check_target
+from synthdp.bundle.noisy_values import prior_json
 from synthdp.bundle.signing import load_signer
 from synthdp.bundle.write import foresee, write_bundle
 from synthdp.data.domain import Domain
 from synthdp.errors import GateError, OutputError
 from synthdp.evaluate.dp_scores import DpScores
+from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.validation import GraphRefuted
 from synthdp.inference.estimands import estimands_json
 from synthdp.ledger.connect import (
@@ -59,6 +61,7 @@ from synthdp.release.judge import Judge, Judgement, refused_report
 from synthdp.release.open_session import dropped_if_unpaid, open_session
 from synthdp.release.plan_view import attack_left_out, plan_facts
 from synthdp.release.played import check_answered
+from synthdp.release.prior import check_same_prior, public_rows, with_digest
 from synthdp.release.tracked import record_judgement, record_publication, record_refusal
 from synthdp.spec.checks.checks import traps
 from synthdp.spec.load.loader import own_text, parse_spec
@@ -95,12 +98,13 @@ def release(
         with stage("plan"):
             # Read once: what is run, kept and digested is one text.
             text = own_text(spec_path) if text is None else text
-            spec = parse_spec(text, path=str(spec_path))
+            spec = with_digest(parse_spec(text, path=str(spec_path)), spec_path.parent)
             # Read once, here: one that cannot be used is an error before any spend, and where its
             # path is relative, the working folder may be another one when the bundle is signed.
             signer = load_signer(spec.signing)
             out = out or Path("releases") / spec.dataset.id
             domain = Domain.from_spec(spec.columns)
+            prior = public_rows(spec, domain, spec_path.parent)
             check_device(spec)
             if spec.attacks.membership.enabled:
                 from synthdp.audit.membership import check_cluster
@@ -122,7 +126,7 @@ def release(
             ledger = open_ledger(spec, spec_path)
             check_affordable(spec, ledger.balance(spec.dataset.id), expected["ledger"])
         folder = run_folder.start(out, spec_path, text, command=run_folder.RELEASE, force=force)
-        job = Job(spec, domain, plan, ledger, folder, out, audit, given, signer, expected)
+        job = Job(spec, domain, plan, ledger, folder, out, audit, given, signer, expected, prior)
         with dropped_if_unpaid(job, afterwards.how_to("resume", spec, out)):
             return carry_out(job, force=force, attack=attack)
 
@@ -168,10 +172,13 @@ def resume(
             else:
                 folder = amended(folder, ledger, spec_path, out=out)
                 spec = parse_spec(folder.spec_text, path=str(spec_path))
+            spec = with_digest(spec, folder.spec_path.parent)
+            check_same_prior(spec, ledger.run_entries(folder.run))
             domain, signer = Domain.from_spec(spec.columns), load_signer(spec.signing)
+            prior = public_rows(spec, domain, folder.spec_path.parent)
             plan = plan_for(spec, domain)
             audit = public_audit(out, plan)
-            job = Job(spec, domain, plan, ledger, folder, out, audit, given, signer)
+            job = Job(spec, domain, plan, ledger, folder, out, audit, given, signer, prior=prior)
             if attack == "never":
                 afterwards.check_attacked(job, attack)
             return carry_out(job, force=True, attack=attack)
@@ -248,6 +255,7 @@ def _train(session: Session, job: Job) -> tuple[Fitted, list[str]]:
             job.domain,
             progress=advance,
             check=lambda tables: notes.extend(check_total(tables, job.spec)),
+            prior=job.prior,
         )
         try_constraints(fitted, job.spec, rng=fresh_generator())
     return fitted, notes
@@ -322,8 +330,18 @@ def publish(
         scores=scores,
         estimands=estimands_of(job, fitted),
         heaps=fitted.heaps,
+        prior=prior_of(job, fitted),
     )
     return write_bundle(job.bundle, content, ledger=job.ledger, force=force, signer=job.signer)
+
+
+def prior_of(job: Job, fitted: Fitted) -> Released[dict[str, Any]] | None:
+    """The content of `prior.json`, if the spec has a prior."""
+    if (prior := fitted.prior) is None:
+        return None
+    return fitted.tables.map(
+        lambda tables: prior_json(LevelLaw.of_tables(tables, job.domain, prior))
+    )
 
 
 def estimands_of(job: Job, fitted: Fitted) -> Released[dict[str, Any]] | None:

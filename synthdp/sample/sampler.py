@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from synthdp.bundle.noisy_values import level_law
+from synthdp.bundle.noisy_values import PRIOR, level_law
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import OutputError, VerifyError
@@ -120,9 +120,10 @@ class Sampler:
         """
         check_sums(bundle, READ)
         spec = load_spec(bundle / "spec.yaml")
+        check_sums(bundle, (PRIOR,) if spec.prior else ())
         domain = Domain.from_spec(spec.columns)
         synthesizer, raked = Synthesizer.load(bundle), spec.sampling.rake
-        law = level_law(bundle, domain, margins=raked)
+        law = level_law(bundle, domain, margins=raked, shrunk=True)
         sizes = law.groups.coarse.sizes
         if (synthesizer.columns, synthesizer.architecture.sizes) != (domain.names, sizes):
             raise VerifyError(

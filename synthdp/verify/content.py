@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from synthdp.bundle.noisy_values import read_heaps, read_tables
+from synthdp.bundle.noisy_values import MARGINALS, PRIOR, read_heaps, read_prior, read_tables
 from synthdp.bundle.table_files import CSV_NAME, check_header
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes, encode_column
@@ -23,7 +23,9 @@ from synthdp.data.kinds import column_kind
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import VerifyError
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.level_groups import groups_of
+from synthdp.graph.level_groups import LevelLaw, groups_of
+from synthdp.graph.predict import prior_used
+from synthdp.graph.prior import paired
 from synthdp.model.constraints import Constraints
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.events.kernel import ThresholdedGaussianDpEvent
@@ -31,6 +33,7 @@ from synthdp.privacy.events.kinds import event_from_json, kind_of
 from synthdp.privacy.mechanisms.frequent_texts import TextBudget
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.plan import HEAPS, SERVES, TABLE_USES
+from synthdp.privacy.table import Columns
 from synthdp.verify.reader import VERIFY, Reader, wrong
 
 PICKLE_STARTS = (b"\x80", b"PK\x03\x04", b"(", b"c", b"]", b"}")
@@ -203,6 +206,49 @@ def _heap_problems(reader: Reader, domain: Domain) -> Iterator[str]:
         (tuple(told.counts) != spec.privacy.heaps, "are not of the columns that the spec names"),
         (outside, "a number is out of its column's bounds"),
     )
+
+
+def check_prior(reader: Reader) -> Iterator[str]:
+    """The prior is there exactly where the spec has one, by its digest: counts of the same public
+    rows in all of its tables, which are those that the model follows, used as much as they say.
+    """
+    stated = reader.spec.prior
+    if (stated is not None) != reader.holds(PRIOR):
+        has = "is missing, and the spec has a prior"
+        yield f"{PRIOR}: {has if stated else 'does not belong in this bundle; the spec has none'}"
+        return
+    prior = read_prior(reader.folder)
+    if stated is None or prior is None:
+        return
+    if stated.sha256 is None:
+        yield "spec.yaml: its prior has no digest"
+    domain, tables = Domain.from_spec(reader.spec.columns), read_tables(reader.folder)
+    counts = dict(prior.counts)
+    law = LevelLaw.of_tables(tables, domain, prior)
+    known, groups = [n for n in domain.names if (n,) in counts], law.groups
+    shapes: dict[Columns, tuple[int, ...]] = {(n,): (domain[n].levels,) for n in known}
+    if reader.json("model.json")["architecture"].get("direct", False):
+        pairs = (pair for pair in paired(tables, domain.names) if {*pair} <= {*known})
+        shapes |= {(a, b): (groups.coarse[a].levels, groups.coarse[b].levels) for a, b in pairs}
+    if not known or {names: table.shape for names, table in counts.items()} != shapes:
+        yield f"{PRIOR}: its tables are not those of the spec's columns and the measured pairs"
+        return
+    sums = {n: groups.sums(n, counts[n,]) for n in known}
+    rows = {float(alone.sum()) for alone in sums.values()}
+    counted = all((t >= 0).all() and not (t % 1).any() for t in counts.values())
+    agree = all(
+        np.array_equal(table.sum(1 - axis), sums[name])
+        for names, table in counts.items()
+        if len(names) > 1
+        for axis, name in enumerate(names)
+    )
+    if not counted or not agree or len(rows) > 1 or 0 in rows:
+        yield f"{PRIOR}: its tables are not counts of the same rows"
+        return
+    used = prior_used(law)
+    stating = {tuple(t["columns"]): float(t["used"]) for t in reader.json(PRIOR)["tables"]}
+    if any(not math.isclose(stating[n], used[n], abs_tol=VERIFY.used) for n in used):
+        yield f"{PRIOR}: what was used of it does not follow from it and {MARGINALS}"
 
 
 def check_model(reader: Reader) -> Iterator[str]:

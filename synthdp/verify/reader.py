@@ -15,7 +15,7 @@ from synthdp.bundle.certificate import Certificate, certify
 from synthdp.bundle.content import MODEL_FILES, REPORT, SCORED_FILES, Bundle
 from synthdp.bundle.derived import DERIVED, FILES, Derived
 from synthdp.bundle.descriptions import DATACARD
-from synthdp.bundle.noisy_values import ESTIMANDS
+from synthdp.bundle.noisy_values import ESTIMANDS, PRIOR
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
@@ -40,8 +40,8 @@ class VerifySettings:
     `entries` of a ledger read. `kept` synthetic rows are held against the model on `pairs` of
     columns at most, whose limit raked and chosen rows may pass by `chosen` times and `pulled` of
     total variation. Of noise `noisy_cells` of all tables are compared, in `compared` differences,
-    whose covariance is a matrix. A test rejects an honest bundle with probability `false_alarms`:
-    it cannot be made again.
+    whose covariance is a matrix. How much of a prior was `used` may differ by so much. A test
+    rejects an honest bundle with probability `false_alarms`: it cannot be made again.
     """
 
     tolerance: float = 1e-6
@@ -56,6 +56,7 @@ class VerifySettings:
     false_alarms: float = 1e-6
     noisy_cells: int = 4000
     compared: int = 1500
+    used: float = 1e-4
 
 
 VERIFY = VerifySettings()
@@ -124,6 +125,7 @@ class Reader:
             learned = CausalGraph.from_json(self.json("graph.json")) != without_rows
         needed |= {"graph.json", "graph.svg"} if learned else set()
         needed |= {*SCORED_FILES} if spec.evaluation.dp_scores else set()
+        needed |= {PRIOR} if spec.prior else set()
         return needed | ({ESTIMANDS} if spec.pays_for_sums else set())
 
     @property

@@ -21,7 +21,7 @@ from scipy.sparse import csr_array
 from scipy.stats import chi2
 
 from synthdp.bundle.audit_record import TableNoise
-from synthdp.bundle.noisy_values import ESTIMANDS, read_tables
+from synthdp.bundle.noisy_values import ESTIMANDS, read_prior, read_tables
 from synthdp.bundle.table_files import CSV_NAME
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
@@ -59,7 +59,7 @@ def check_rows(reader: Reader) -> Iterator[str]:
     if len(domain) < 2 or not reader.rows:
         return
     tables, rng = read_tables(reader.folder), fresh_generator()
-    law = LevelLaw.of_tables(tables, domain)
+    law = LevelLaw.of_tables(tables, domain, read_prior(reader.folder))
     table, domain = law.groups.of(np.concatenate(reader.rows)), law.groups.coarse
     measured, drawn = _drawn(reader, tables, law, len(table), rng)
     worth: float = len(table)

@@ -21,7 +21,7 @@ from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.predict import pair_tables
 from synthdp.graph.stage import GraphResult
 from synthdp.model import ancestral
-from synthdp.model.fit import architecture_for, measure, with_interactions
+from synthdp.model.fit import all_tables, architecture_for, measure, with_interactions
 from synthdp.model.interactions import (
     SETTINGS,
     Together,
@@ -203,7 +203,8 @@ def law_of(
     ]
     marginals = measure(rehearsal).map(lambda tables: (*tables, *known))
     graph = GraphResult(CausalGraph(domain.names, edges))
-    return with_interactions(rehearsal, spec, domain, marginals, graph)
+    law = LevelLaw.of_tables(all_tables(marginals, graph).value, domain)
+    return with_interactions(rehearsal, spec, law, marginals, graph)
 
 
 def parity(order: int, rng: np.random.Generator, columns: int = 5) -> Any:

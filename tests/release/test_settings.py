@@ -44,6 +44,10 @@ ONE_ROOM = {
     "ParquetSource.levels_only": "privacy/test_source.py",
     "ParquetSource.path": "privacy/test_source.py",
     "ReleaseSpec.maps": "spec/test_values_and_lists.py",
+    **{
+        f"PriorSource.{name}": "release/test_prior.py"
+        for name in ("source", "bundle", "sha256", "licence", "statement")
+    },
     "Publication.decision": "bundle/test_decisions.py",
     "Signing.key_env": "bundle/test_signing.py",
     "Signing.required": "bundle/test_signing.py",

@@ -45,9 +45,10 @@ class PublicContent:
     `facts` are those of `privacy/certificate.json`. `profile` has points (epsilon, delta).
     `effects` is the picture `privacy/effects.svg`. `codes` are levels of the first rows of the
     published table, shape `[rows, columns]`. `rows` is the number of rows of the whole table.
-    `estimands` are those of `estimands.json`. `floors` has about the distance of another sample of
-    as many real rows, for `tv1` and `tv2`, and `means` what noise may do to means (`mean_noise`).
-    `gates` are those that held, in words. `first` names columns to show before others.
+    `estimands` are those of `estimands.json`, `prior` the tables of `prior.json`. `floors` has
+    about the distance of another sample of as many real rows, for `tv1` and `tv2`, and `means` what
+    noise may do to means (`mean_noise`). `gates` are those that held, in words. `first` names
+    columns to show before others.
     """
 
     domain: Domain
@@ -60,6 +61,7 @@ class PublicContent:
     about: About = field(default_factory=About)
     effects: str | None = None
     estimands: Sequence[Mapping[str, Any]] = ()
+    prior: Sequence[Mapping[str, Any]] = ()
     floors: Mapping[str, float] = field(default_factory=dict)
     means: Mapping[str, float] = field(default_factory=dict)
     gates: tuple[str, ...] = ()

@@ -92,6 +92,12 @@ def _appendix(content: PublicContent, found: Measured, limits: PageLimits) -> It
     table = ReportTable("Pairs that were measured", ("column", "column", *distances), tuple(pairs))
     yield table.cut(limits.pairs)
     yield _associations(found).cut(limits.pairs)
+    taken = (
+        {"table": ", ".join(t["columns"]), "of the prior": f"{t['used']:.0%}"}
+        for t in content.prior
+    )
+    if content.prior:
+        yield ReportTable.of("How much of the prior each table took", taken).cut(limits.pairs)
     for column in found.columns if limits.levels else ():
         labels = content.domain[column.name].labels
         levels = zip(labels, column.noisy.tolist(), column.synthetic.tolist(), strict=True)

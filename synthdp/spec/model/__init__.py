@@ -42,6 +42,7 @@ from synthdp.spec.model.dataset import (
     DomainFrom,
     IdUnit,
     ParquetSource,
+    PriorSource,
     PrivacyUnit,
     Publication,
     RowUnit,
@@ -123,6 +124,7 @@ __all__ = [
     "Number",
     "Ordinal",
     "ParquetSource",
+    "PriorSource",
     "Privacy",
     "PrivacyUnit",
     "Publication",
@@ -176,6 +178,11 @@ class ReleaseSpec(Model):
         "what each column may hold, by its name", _COLUMNS
     )
     privacy: Privacy = key("the budget", {"epsilon": 1.0, "delta": 1e-6})
+    prior: PriorSource | None = key(
+        "what is public already, which the model starts from; switched off where it is wrong",
+        {"source": "public.csv", "licence": "CC0-1.0", "statement": "Census of 1990, public"},
+        default=None,
+    )
     graph: Graph = key(
         "what is known of the causes; without this section there is no graph",
         {"mode": "given", "edges": ["age, sex -> education", "age, education -> income"]},

@@ -234,6 +234,50 @@ class Dataset(Described):
     )
 
 
+class PriorSource(Model):
+    """Public rows that the noisy tables are shrunk to before a model follows them.
+
+    Either `source` or `bundle`. It costs no budget, and its rows are not protected.
+    """
+
+    source: str | None = key(
+        "a CSV file of public rows, relative to the spec's folder; columns that the spec does not"
+        " have are left out",
+        "public.csv",
+        default=None,
+    )
+    bundle: str | None = key(
+        "the folder of a bundle, whose synthetic rows are the prior", "earlier/bundle", default=None
+    )
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = key(
+        "SHA-256 of the file, or of the bundle's SHA256SUMS, without which no bundle is taken",
+        "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        default=None,
+    )
+    licence: Annotated[str, Field(min_length=1, max_length=300)] | None = key(
+        "licence of the file, which it must have", "CC-BY-4.0", default=None
+    )
+    statement: Annotated[str, Field(min_length=1, max_length=2000)] = key(
+        "what it is, and why it may be used: published with the bundle",
+        "Census of 1990, public since 1995; nobody of it is protected here",
+    )
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> PriorSource:
+        if (self.source is None) == (self.bundle is None):
+            raise wrong(("", "a prior has either `source`, a CSV file, or `bundle`, a folder"))
+        if self.bundle is not None and self.sha256 is None:
+            raise wrong(("sha256", "missing; a bundle is taken by the digest of its SHA256SUMS"))
+        if self.source is not None and self.licence is None:
+            raise wrong(("licence", "missing; a file of public rows has one, if only 'CC0-1.0'"))
+        return self
+
+    @property
+    def name(self) -> str:
+        """The last part of its path, by which it is told."""
+        return (self.source or self.bundle or "").replace("\\", "/").rstrip("/").rpartition("/")[2]
+
+
 EngineName = Literal["auto", "memory", "arrow", "dask", "sql"]
 NO_DUCKDB = (
     "duckdb is no engine any more: it let what a file says of a whole column decide how one row is"

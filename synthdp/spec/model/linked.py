@@ -567,6 +567,13 @@ class LinkedSpec(Model):
     )
     signing: Signing = key("who vouches for the bundle", {"required": False}, default=Signing())
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_prior(cls, stated: Any) -> Any:
+        if isinstance(stated, dict) and "prior" in stated:
+            raise wrong(("prior", "a prior is of one table; of linked ones nothing is shrunk yet"))
+        return stated
+
     @model_validator(mode="after")
     def _columns_of_tables(self) -> LinkedSpec:
         tables = self.dataset.tables
