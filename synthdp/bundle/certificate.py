@@ -24,10 +24,10 @@ from synthdp.privacy.events.kinds import event_from_json
 from synthdp.privacy.plan import INTERACTIONS, Spend, graph_purpose, spends_digest
 from synthdp.privacy.private import Receipt
 from synthdp.spec.load.wording import up
-from synthdp.spec.model import DomainFrom, Gate, Model, Publication, ReleaseSpec, derived_of
+from synthdp.spec.model import DomainFrom, Gate, Model, Publication, ReleaseSpec, Waves, derived_of
 
 # Raise it whenever facts or wording change: `verify` compares texts of the same format only.
-FORMAT = 19
+FORMAT = 20
 MAX_EXPECTED = 60  # figures of a plan that a ledger keeps
 
 
@@ -119,6 +119,7 @@ class Certificate(Model):
     publication: Publication | None = None
     contact: str | None = None
     domain_from: DomainFrom | None = None
+    waves: Waves | None = None
     planned: tuple[Spend, ...]
     charges: tuple[Charge, ...]
     purposes: tuple[Purpose, ...]
@@ -198,6 +199,7 @@ def certify(
         publication=spec.publication,
         contact=spec.dataset.contact,
         domain_from=spec.dataset.domain_from,
+        waves=spec.waves,
         planned=tuple(planned),
         charges=charges,
         purposes=_purposes(planned, {c.purpose for c in charges}, spec),

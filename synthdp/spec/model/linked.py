@@ -567,6 +567,14 @@ class LinkedSpec(Model):
     )
     signing: Signing = key("who vouches for the bundle", {"required": False}, default=Signing())
 
+    @model_validator(mode="before")
+    @classmethod
+    def _no_waves(cls, given: Any) -> Any:
+        if isinstance(given, dict) and "waves" in given:
+            told = "linked tables are released without waves: the budgets of all releases add up"
+            raise wrong(("waves", f"{told}; delete it"))
+        return given
+
     @model_validator(mode="after")
     def _columns_of_tables(self) -> LinkedSpec:
         tables = self.dataset.tables
