@@ -27,6 +27,7 @@ from synthdp.bundle.certificate_text import gate_words
 from synthdp.bundle.descriptions import DATACARD, public_spec
 from synthdp.bundle.noisy_values import ESTIMANDS, read_tables
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME, WrittenFile, check_header
+from synthdp.bundle.waves import INNOVATIONS, PublishedWave, earlier_waves
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, encode_column
 from synthdp.data.kinds import column_kind
@@ -64,7 +65,7 @@ class BundleContent:
     delta. `synthetic` has the spec's columns and number of rows. `validation` is what released
     tables say of a given graph. `audit` was made without real rows. `scores` are there exactly
     where the spec has them charged, `estimands`, the content of their file, where it pays for sums,
-    and `heaps` where it has a share for them.
+    and `heaps` where it has a share for them. `waves` are those before, which are public.
     """
 
     spec: ReleaseSpec
@@ -80,6 +81,7 @@ class BundleContent:
     scores: Released[DpScores] | None = None
     estimands: Released[dict[str, Any]] | None = None
     heaps: Released[NoisyTexts] | None = None
+    waves: tuple[PublishedWave, ...] = ()
 
 
 def check_content(content: BundleContent, ledger: Ledger) -> list[Entry]:
@@ -152,7 +154,7 @@ def _table_receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
     if not all(isinstance(t, NoisyTable) for t in content.tables.value):
         raise BoundaryError("bundle: tables must be NoisyTable values")
     shown = receipts[CSV_NAME] | receipts["marginals.json"]
-    receipts |= dict.fromkeys((REPORT, DATACARD), shown)
+    receipts |= dict.fromkeys((REPORT, DATACARD, *([INNOVATIONS] if content.waves else [])), shown)
     graph = content.graph
     if (
         content.validation is None
@@ -293,6 +295,11 @@ class Bundle:
     def tables(self) -> tuple[NoisyTable, ...]:
         """The noisy tables of `marginals.json`."""
         return read_tables(self.folder)
+
+    @cached_property
+    def waves(self) -> tuple[PublishedWave, ...]:
+        """The waves before, of `waves.json`."""
+        return earlier_waves(self.folder, self.spec)
 
     @cached_property
     def profile(self) -> Any:

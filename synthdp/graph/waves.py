@@ -10,11 +10,12 @@ inverse variances, as tables always are, it is the filter's update. So nothing t
 tables needs to know of waves. What is held against noise as such does: answers, intervals and tests
 are of a wave's own tables.
 
-q is found by moments: of two waves in a row the squared differences are 2 r + q in the mean, r the
-noise of each. The median over all steps, so that a break is not taken for drift. A step that is
-larger than q and noise explain has its own variance, by moments again: a break takes the weight
-from what was before it, and is told (`Series.innovations`). With one earlier wave alone its only
-step is to this wave, so that its table is used once this wave has counted its own.
+How large q is, the table says itself: the likelihood of its innovations weighs some sizes, and q is
+their mean, so that few cells and few waves trust what was before them less. A step that is larger
+than q and noise explain is a break, at a cost: it has a variance of its own, by moments, takes the
+weight from what was before it, and is told (`Series.chances`). With one earlier wave alone the only
+step is to this wave: its table is used once this wave has counted its own, as much as both agree,
+and no break can be told from drift.
 
 The smoother goes back (Rauch, Tung and Striebel 1965): what all waves say of each.
 """
@@ -25,15 +26,18 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import gammaincc
 
 from synthdp.graph.margins import Floats, pooled
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 BREAK = 1e-4
 """Probability, without a break, of what is taken for one, in one step of one table."""
+DRIFTS = (0.0, *(4.0**k for k in range(-5, 4)))
+"""Variances of steps that are weighed, over that of a wave's noise."""
 Tables = tuple[NoisyTable, ...]
 Key = tuple[tuple[str, ...], tuple[tuple[str, tuple[int, ...]], ...]]
 """Columns, and the groups of levels that they are counted on."""
@@ -51,14 +55,14 @@ class Seen:
 @dataclass(frozen=True)
 class Series:
     """One table, filtered: `means` and `variances` before each wave that counted it, of all but the
-    first; what steps of `drift` make of it; and how improbable the step to each wave is.
+    first; the variance of steps, `drift`; and how likely steps as large as those to each wave are.
     """
 
     seen: tuple[Seen, ...]
     drift: float
     means: tuple[Floats, ...]
     variances: tuple[float, ...]
-    innovations: tuple[float, ...]
+    chances: tuple[float, ...]
 
     @property
     def updated(self) -> tuple[list[Floats], list[float]]:
@@ -84,26 +88,30 @@ def filtered(seen: Sequence[Seen]) -> Series | None:
     """The series of a table that two waves have counted, or more."""
     if len(seen) < 2:
         return None
-    cells, steps = seen[0].shares.size, list(zip(seen[:-1], seen[1:], strict=True))
-    moments = [
-        (float(((b.shares - a.shares) ** 2).mean()) - a.variance - b.variance) / (b.wave - a.wave)
-        for a, b in steps
-    ]
-    drift = max(0.0, float(np.median(moments)))
-    mean, variance = seen[0].shares, seen[0].variance
-    means, variances, innovations = list[Floats](), list[float](), list[float]()
-    for before, own in steps:
+    sizes = np.mean([own.variance for own in seen]) * np.array(DRIFTS)
+    likelihoods = np.array([_filter(seen, size)[1] for size in sizes.tolist()])
+    weights = np.exp(likelihoods - likelihoods.max())
+    return _filter(seen, float(np.average(sizes, weights=weights)))[0]
+
+
+def _filter(seen: Sequence[Seen], drift: float) -> tuple[Series, float]:
+    """The series if steps have the variance `drift`, and its log likelihood."""
+    mean, variance, cells = seen[0].shares, seen[0].variance, seen[0].shares.size
+    means, variances, chances, likelihood = list[Floats](), list[float](), list[float](), 0.0
+    for before, own in pairwise(seen):
         ahead = variance + drift * (own.wave - before.wave)
         squares = float(((own.shares - mean) ** 2).sum())
-        chance = float(chi2.sf(squares / (ahead + own.variance), cells))
+        chance = float(gammaincc(cells / 2, squares / (ahead + own.variance) / 2))
         if chance < BREAK:
             ahead = max(ahead, squares / cells - own.variance)
+            likelihood += math.log(BREAK)
+        both = ahead + own.variance
+        likelihood -= (cells * math.log(both) + squares / both) / 2
         means.append(mean)
         variances.append(ahead)
-        innovations.append(chance)
-        gain = ahead / (ahead + own.variance)
-        mean, variance = mean + gain * (own.shares - mean), (1 - gain) * ahead
-    return Series(tuple(seen), drift, tuple(means), tuple(variances), tuple(innovations))
+        chances.append(chance)
+        mean, variance = mean + ahead / both * (own.shares - mean), own.variance * ahead / both
+    return Series(tuple(seen), drift, tuple(means), tuple(variances), tuple(chances)), likelihood
 
 
 @lru_cache(maxsize=4)
@@ -153,7 +161,7 @@ def breaks(waves: tuple[Tables, ...]) -> dict[Key, Series]:
     return {
         key: series
         for key, series in found
-        if series.seen[-1].wave == len(waves) - 1 and series.innovations[-1] < BREAK
+        if series.seen[-1].wave == len(waves) - 1 and series.chances[-1] < BREAK
     }
 
 

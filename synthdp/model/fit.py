@@ -25,6 +25,7 @@ from synthdp.graph.level_groups import LevelLaw, on_groups, with_heaps
 from synthdp.graph.margins import Probabilities, smoothed
 from synthdp.graph.predict import pair_tables
 from synthdp.graph.stage import GraphResult, find_graph
+from synthdp.graph.waves import Tables, with_earlier
 from synthdp.model.ancestral import Architecture
 from synthdp.model.contrasts import chosen_contrast
 from synthdp.model.estimands import contrast_name, tables_and_sums
@@ -118,6 +119,11 @@ class Fitted:
         """Every noisy table that was paid for, the one-way tables first."""
         return all_tables(self.marginals, self.graph)
 
+    @property
+    def known(self) -> Released[tuple[NoisyTable, ...]]:
+        """Those, and what earlier waves say of this one: rows follow them."""
+        return known_tables(self.marginals, self.graph)
+
 
 def fit(
     releaser: TrainingReleaser,
@@ -126,8 +132,11 @@ def fit(
     *,
     progress: Progress,
     check: Check = lambda tables: None,
+    earlier: tuple[Tables, ...] = (),
 ) -> Fitted:
-    """Measure, find the graph, train. `check` may stop the run after the first noisy tables."""
+    """Measure, find the graph, train. `check` may stop the run after the first noisy tables.
+    `earlier` are the tables of earlier waves, oldest first.
+    """
     marginals, heaps = measure(releaser, check), None
     if (budget := releaser.plan.heaps) is not None:
         chosen = budget.choose(dict.fromkeys(spec.privacy.heaps, "number"))
@@ -141,8 +150,9 @@ def fit(
         marginals = _joined(marginals, asked[estimand_purpose(name)])
     released = {name: _contrasted(releaser, name, asked[estimand_purpose(name)]) for name in sums}
     released |= {MOMENTS: asked[MOMENTS]} if moments else {}
+    targets = spec.evaluation.targets
     graph = find_graph(
-        releaser, spec.graph, domain, known=marginals, targets=spec.evaluation.targets
+        releaser, spec.graph, domain, known=marginals, targets=targets, earlier=earlier
     )
     graph, acting = with_interactions(releaser, spec, domain, marginals, graph)
     synthesizer = train(releaser, spec, domain, marginals, graph, progress=progress, acting=acting)
@@ -177,7 +187,7 @@ def with_interactions(
     """The graph with arrows for what acts on targets together, where the plan has a look for it."""
     if INTERACTIONS not in releaser.plan.graph:
         return graph, None
-    tables = all_tables(marginals, graph)
+    tables = known_tables(marginals, graph)
     law = LevelLaw.of_tables(tables.value, domain)
     architecture = architecture_for(spec, law.groups.coarse, graph.graph, tables.value)
     rows, rng = expected_fit_rows(spec), fresh_generator()
@@ -208,6 +218,13 @@ def all_tables(
 ) -> Released[tuple[NoisyTable, ...]]:
     """The first tables, and those that found or tested the graph: all were paid for."""
     return marginals if graph.tables is None else _joined(marginals, graph.tables)
+
+
+def known_tables(
+    marginals: Released[tuple[NoisyTable, ...]], graph: GraphResult
+) -> Released[tuple[NoisyTable, ...]]:
+    """All tables that were paid for, and what those of earlier waves say."""
+    return all_tables(marginals, graph).map(lambda own: with_earlier(own, graph.earlier))
 
 
 def _joined(
@@ -278,7 +295,7 @@ def build_start(
     acting: Acting | None = None,
 ) -> TrainingStart:
     """The network, and the targets' regression if any, started from all noisy one-way margins."""
-    tables = all_tables(marginals, graph)
+    tables = known_tables(marginals, graph)
     law = LevelLaw.of_tables(tables.value, domain)
     margins, modelled = law.coarse_margins, law.groups.coarse
     network = causal_vae(spec, modelled, graph.graph, tables.value)

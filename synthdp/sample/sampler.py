@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from synthdp.bundle.noisy_values import level_law
+from synthdp.bundle.waves import known_law
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import OutputError, VerifyError
@@ -122,7 +122,7 @@ class Sampler:
         spec = load_spec(bundle / "spec.yaml")
         domain = Domain.from_spec(spec.columns)
         synthesizer, raked = Synthesizer.load(bundle), spec.sampling.rake
-        law = level_law(bundle, domain, margins=raked)
+        law = known_law(bundle, spec, domain, margins=raked)
         sizes = law.groups.coarse.sizes
         if (synthesizer.columns, synthesizer.architecture.sizes) != (domain.names, sizes):
             raise VerifyError(
