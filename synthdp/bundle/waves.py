@@ -81,7 +81,7 @@ def waves_before(spec: ReleaseSpec, folder: Path) -> tuple[PublishedWave, ...]:
     """
     if spec.waves is None or spec.waves.after is None:
         return ()
-    bundle = folder / spec.waves.after.bundle
+    bundle, waves = folder / spec.waves.after.bundle, list[PublishedWave]()
     try:
         waves = [PublishedWave(*(read_text(bundle / name) for name in STATED))]
         if (bundle / WAVES).exists():

@@ -167,7 +167,7 @@ def test_a_release_refuses_another_bundle_than_the_one_it_names(series: Path) ->
         ({"privacy": {"adjacency": "replace_one"}}, "replace_one cannot be used for waves"),
         ({"privacy": {"cap": None}}, "there is no cap to keep a share of"),
         ({"waves": {"people": "some"}}, "allowed: same"),
-        ({"waves": {"people": {"rotating": 0}}}, "waves.people.rotating: got 0"),
+        ({"waves": {"people": {"rotating": 0}}}, "got 0; it must be at least 1"),
         ({"waves": {"people": {"disjoint": "cohort", "rotating": 4}}}, "unknown key"),
     ],
 )
