@@ -123,7 +123,7 @@ DERIVED: dict[str, Derived] = {
 }
 """Every derived file by its name, the public report last: it shows others."""
 
-# In a bundle only where the spec states its publication, has estimands or a wave before it, or a key
+# In a bundle only where the spec states its publication, has estimands or a wave before, or a key
 # was given. SUMS lists all but the statement, which names SUMS.
 BY_SPEC = (DEPLOYMENT, ESTIMANDS, WAVES, INNOVATIONS)
 OPTIONAL = (*BY_SPEC, STATEMENT)

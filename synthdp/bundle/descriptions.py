@@ -146,7 +146,8 @@ def public_spec(spec: ReleaseSpec) -> ReleaseSpec:
     Kept: all that says what was released and how. Left out: which columns of the source were
     dropped or renamed. Replaced: the source's path (its last part stays), a SQL source's variable
     and query, the ledger's and MLflow's URLs, the compute backend and its address, the variable
-    that names the signing key, the folder of the wave before. Filled in: the number of sampled rows.
+    that names the signing key, the folder of the wave before. Filled in: the number of sampled
+    rows.
     """
     source = shown_source(spec.dataset.source)
     return spec.model_copy(

@@ -109,7 +109,9 @@ def chain_problems(waves: Sequence[PublishedWave], spec: ReleaseSpec) -> Iterato
     for number, wave in zip(range(len(waves), 0, -1), reversed(waves), strict=True):
         of = f"wave {number}"
         after = later.waves and later.waves.after
-        sums = {name: digest for digest, _, name in (s.partition("  ") for s in wave.sums.split("\n"))}
+        sums = {
+            name: digest for digest, _, name in (s.partition("  ") for s in wave.sums.split("\n"))
+        }
         if after is None or text_sha256(wave.sums) != after.sha256:
             yield f"{of} is not the one whose digest the spec after it states"
             return

@@ -157,8 +157,8 @@ def _check_not_left_behind(spec: ReleaseSpec, file: Path) -> None:
 
 
 def check_affordable(spec: ReleaseSpec, balance: Balance, facts: Mapping[str, Any]) -> None:
-    """Refuse early what the ledger would refuse later, by the `ledger_facts` of the plan, and a wave
-    that takes what the planned ones after it would need; the reservation itself decides.
+    """Refuse early what the ledger would refuse later, by the `ledger_facts` of the plan, and what
+    would leave planned waves to come less than this one; the reservation itself decides.
 
     Raises:
         BudgetError: the cap does not allow the spec's budget, or that of each wave to come.
@@ -170,7 +170,7 @@ def check_affordable(spec: ReleaseSpec, balance: Balance, facts: Mapping[str, An
     if "waves" in facts and not facts["waves"]["fits"]:
         end = facts["waves"]
         raise BudgetError(
-            f"the cap leaves too little for {many(end['to_come'], 'wave')} to come, of waves.planned:"
+            f"the cap leaves too little for {many(end['to_come'], 'wave')} to come (waves.planned):"
             f" if each takes what this one does, all come to epsilon {end['spent_at_end']:.4g}",
             hint="lower privacy.epsilon, plan fewer waves, or have the data's owner raise the cap",
         )

@@ -220,7 +220,7 @@ class Balance:
     def after(
         self, epsilon: float, delta: float, bound: Bound | None, wave: Wave | None = None
     ) -> Balance:
-        """With one run more, of this `bound` and `wave`; the first run of a dataset fixes the rule."""
+        """With one run more, of this `bound` and `wave`; a dataset's first one fixes the rule."""
         own = (epsilon, delta, *(bound or (pure_mu(epsilon), delta)))
         most, waves, old, new = self.most, self.waves, NOTHING, own
         if wave is not None:
@@ -263,11 +263,10 @@ def balance_of_entries(dataset: str, entries: Sequence[Entry]) -> Balance:
         costs.setdefault(wave["name"], []).append((b["epsilon"], b["delta"], *own))
     always = together(costs.pop(None))
     waves = {str(name): together(own) for name, own in costs.items()}
-    epsilon, delta, *filtered = of_series(always, waves, most)
-    if reserved and "mu" not in reserved[0]:
-        filtered = [None, 0.0]
-    caps_of = cap["epsilon"], cap["delta"]
-    return Balance(dataset, epsilon, delta, *caps_of, *filtered, most, waves)
+    epsilon, delta, mu, lost = of_series(always, waves, most)
+    balance = Balance(dataset, epsilon, delta, cap["epsilon"], cap["delta"], mu, lost, most, waves)
+    adds = bool(reserved) and "mu" not in reserved[0]
+    return replace(balance, mu=None, lost=0.0) if adds else balance
 
 
 def balance_at_reservation(entries: Sequence[Entry], run: str) -> Balance:

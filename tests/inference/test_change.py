@@ -30,7 +30,9 @@ LAWS = (0.3, 0.42)
 """Share of smokers in the first and in the second wave."""
 
 
-def wave(rng: np.random.Generator, smokers: float, *, sigma: float = 30.0) -> tuple[NoisyTable, ...]:
+def wave(
+    rng: np.random.Generator, smokers: float, *, sigma: float = 30.0
+) -> tuple[NoisyTable, ...]:
     """The noisy table of a sample of 2,000 people."""
     law = np.outer([1 - smokers, smokers], np.full(10, 0.1))
     counts = rng.multinomial(2000, law.ravel()).reshape(law.shape)

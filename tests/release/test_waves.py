@@ -1,9 +1,11 @@
-"""Waves of a series from rows to verified bundles: what is charged, taken along, told and refused."""
+"""Waves of a series from rows to verified bundles: what is charged, taken along and told."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +16,27 @@ from synthdp.bundle.content import sha256
 from synthdp.bundle.noisy_values import read_tables
 from synthdp.bundle.waves import INNOVATIONS, WAVES
 from synthdp.data.domain import Domain
-from synthdp.errors import SpecError, VerifyError
+from synthdp.errors import OutputError, SpecError, VerifyError
 from synthdp.files import SUMS, text_sha256
 from synthdp.graph.level_groups import groups_of
+from synthdp.inference.answer import Questions
 from synthdp.ledger.ledger import Ledger
 from synthdp.privacy import plan
 from synthdp.release.run import release
+from synthdp.report.index import render_index
 from synthdp.sample.sampler import Sampler
 from synthdp.spec.load.loader import load_spec, parse_any, parse_spec
 from synthdp.verify.checks import inspect_bundle, verify_bundle
+from synthdp.verify.releases import index_of
 from tests.builders import predict_spec, predict_table
 
 pytestmark = pytest.mark.check
 
 NAMES = ("2025", "2026", "2027")
-UNJUDGED = {"evaluation": {"enabled": False}, "attacks": {"membership": {"enabled": False}}}
+UNJUDGED = {
+    "evaluation": {"enabled": False, "targets": ["smoker"]},
+    "attacks": {"membership": {"enabled": False}},
+}
 CAP = {"epsilon": 9.0, "delta": 1e-4}
 
 
@@ -40,7 +48,10 @@ def spec_of(name: str, before: Path | None, people: Any = "same") -> dict[str, A
     asked["waves"] = {"name": name, "people": people, "planned": 3}
     if before is not None:
         digest = sha256(before / SUMS)
-        asked["waves"]["after"] = {"bundle": str(before.relative_to(before.parents[1])), "sha256": digest}
+        asked["waves"]["after"] = {
+            "bundle": str(before.relative_to(before.parents[1])),
+            "sha256": digest,
+        }
     return asked
 
 
@@ -103,6 +114,29 @@ def test_the_certificate_says_of_which_waves_its_sums_are(series: Path) -> None:
     text = (series / "2026" / "bundle" / "privacy" / "certificate.md").read_text()
     assert "This is wave 2026 of a series, and these sums are of all its waves" in text
     assert "the same people may be in all waves, whose budgets add up" in text
+
+
+def test_the_index_has_the_waves_side_by_side(series: Path) -> None:
+    content = index_of(series, page=series / "index.html", now=datetime(2028, 1, 1, tzinfo=UTC))
+    (dataset,) = content.datasets
+    assert dataset.series is not None and dataset.series.headings == ("share", *NAMES)
+    told = {row[0]: row[1:] for row in dataset.series.rows}
+    assert set(told) == {"smoker: no", "smoker: yes"}
+    assert all(
+        re.fullmatch(r"0\.\d{3} \(0\.\d{3}\)", cell) for row in told.values() for cell in row
+    )
+    assert "Shares by wave of clinic" in render_index(content)
+
+
+def test_changes_are_answered_since_waves_that_the_bundle_knows(series: Path) -> None:
+    asked = Questions(series / "2027" / "bundle")
+    found = asked.answer("change in share(smoker and sex == 'male') since 2025")
+    assert found.interval is not None and float(found.interval[1]) < -0.3
+    assert "change since wave 2025" in str(found) and found.tier == "A"
+    with pytest.raises(OutputError, match="knows no wave '2024' before it"):
+        asked.answer("change in share(smoker) since 2024")
+    with pytest.raises(OutputError, match="knows no wave '2024' before it"):
+        Questions(series / "2025" / "bundle").answer("change in share(smoker) since 2024")
 
 
 # --- planted faults ---

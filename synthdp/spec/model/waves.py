@@ -13,7 +13,7 @@ WaveName = Annotated[str, AS_TEXT, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,
 
 
 class Disjoint(Model):
-    """Nobody is in two waves."""
+    """Nobody is in two waves: the one that took most counts."""
 
     disjoint: Annotated[str, Field(min_length=1, max_length=200)] = key(
         "what is fixed at entry and differs between waves, so that nobody is in two; nothing checks"
@@ -23,7 +23,7 @@ class Disjoint(Model):
 
 
 class Rotating(Model):
-    """A rotating panel."""
+    """A rotating panel: the waves that took most count, as many as a person may be in."""
 
     rotating: Annotated[Whole, Field(ge=1, le=1000), Unit("waves")] = key(
         "most waves that one person is in; nothing checks it, and the certificate says so", 4
@@ -61,8 +61,7 @@ class Waves(Model):
 
     name: WaveName = key("the wave's own name; runs of one wave have one name", "2027")
     people: People = key(
-        "who is in several waves: the same people in all of them (budgets add up), nobody, or each"
-        " person in at most so many",
+        "who is in several waves: `same`, perhaps everyone, so that budgets add up; or one of",
         {"rotating": 4},
     )
     planned: Annotated[Whole, Field(ge=2, le=1000), Unit("waves")] | None = key(
