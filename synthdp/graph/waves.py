@@ -2,13 +2,18 @@
 
 Each table of counts, over the same columns and groups, is a series: in wave t its shares are those
 of the wave before plus a drift, and what was released of them has noise of known variance. Drift
-has mean 0 and a variance q, the same for all cells of a table; a Kalman filter then gives what the
-waves before say of wave t, with its variance [Harvey, "Forecasting, Structural Time Series Models
-and the Kalman Filter" (1989), Section 3.2, the local level model]. It comes out as one noisy table
-more, on the scale of this wave's rows, whose noise is that variance: pooled with the wave's own by
-inverse variances, as tables always are, it is the filter's update. So nothing that uses noisy
-tables needs to know of waves. What is held against noise as such does: answers, intervals and tests
-are of a wave's own tables.
+has mean 0 and the variance q w, where w is the mean of a cell's share, over all waves and in mean
+shares of a cell, and of 1: larger cells drift more. A Kalman filter then gives what all waves say
+of wave t, with its variance [Harvey, "Forecasting, Structural Time Series Models and the Kalman
+Filter" (1989), Section 3.2, the local level model]. It comes out as one noisy table more, on the
+scale of this wave's rows, such that it makes the filter's mean and mean variance when it is pooled
+with the wave's own by inverse variances, as tables always are. So nothing that uses noisy tables
+needs to know of waves. What is held against noise as such does: answers, intervals and tests are of
+a wave's own tables.
+
+A table of two columns lags behind in its margins, too, and there are many with one column: their
+noise is independent, and their lag is not. So their margins are made those of the columns' own
+tables, by least squares: what a margin lacks is spread evenly over its cells.
 
 How large q is, the table says itself: the likelihood of its innovations weighs some sizes, and q is
 their mean, so that few cells and few waves trust what was before them less. A step that is larger
@@ -31,7 +36,7 @@ from itertools import pairwise
 import numpy as np
 from scipy.special import gammaincc
 
-from synthdp.graph.margins import Floats, pooled
+from synthdp.graph.margins import Floats, pooled, with_group_sums
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 BREAK = 1e-4
@@ -39,6 +44,8 @@ BREAK = 1e-4
 DRIFTS = (0.0, *(4.0**k for k in range(-5, 4)))
 """Variances of steps that are weighed, over that of a wave's noise."""
 Tables = tuple[NoisyTable, ...]
+State = tuple[Floats, Floats]
+"""Means and variances of shares, `[cells]` both."""
 Key = tuple[tuple[str, ...], tuple[tuple[str, tuple[int, ...]], ...]]
 """Columns, and the groups of levels that they are counted on."""
 
@@ -54,64 +61,57 @@ class Seen:
 
 @dataclass(frozen=True)
 class Series:
-    """One table, filtered: `means` and `variances` before each wave that counted it, of all but the
-    first; the variance of steps, `drift`; and how likely steps as large as those to each wave are.
+    """One table, filtered: what is known before each wave that counted it, of all but the first, and
+    after; the variance of steps, `drift`, of an average cell; and how likely steps as large as
+    those to each wave are.
     """
 
     seen: tuple[Seen, ...]
     drift: float
-    means: tuple[Floats, ...]
-    variances: tuple[float, ...]
+    before: tuple[State, ...]
+    after: tuple[State, ...]
     chances: tuple[float, ...]
 
-    @property
-    def updated(self) -> tuple[list[Floats], list[float]]:
-        """Means and variances after each wave that counted the table."""
-        means, variances = [self.seen[0].shares], [self.seen[0].variance]
-        for own, mean, variance in zip(self.seen[1:], self.means, self.variances, strict=True):
-            gain = variance / (variance + own.variance)
-            means.append(mean + gain * (own.shares - mean))
-            variances.append((1 - gain) * variance)
-        return means, variances
-
-    def smoothed(self) -> tuple[list[Floats], list[float]]:
-        """What all waves say of the shares in each, and the variances."""
-        means, variances = self.updated
+    def smoothed(self) -> list[Floats]:
+        """What all waves say of the shares in each."""
+        means = [mean for mean, _ in self.after]
         for t in range(len(means) - 2, -1, -1):
-            back = variances[t] / self.variances[t]
-            means[t] = means[t] + back * (means[t + 1] - self.means[t])
-            variances[t] += back**2 * (variances[t + 1] - self.variances[t])
-        return means, variances
+            mean, variance = self.before[t]
+            means[t] = means[t] + self.after[t][1] / variance * (means[t + 1] - mean)
+        return means
 
 
 def filtered(seen: Sequence[Seen]) -> Series | None:
     """The series of a table that two waves have counted, or more."""
     if len(seen) < 2:
         return None
+    mean = np.mean([own.shares for own in seen], axis=0).clip(0)
+    weights = (mean / max(float(mean.mean()), 1e-300) + 1) / 2
     sizes = np.mean([own.variance for own in seen]) * np.array(DRIFTS)
-    likelihoods = np.array([_filter(seen, size)[1] for size in sizes.tolist()])
-    weights = np.exp(likelihoods - likelihoods.max())
-    return _filter(seen, float(np.average(sizes, weights=weights)))[0]
+    likelihoods = np.array([_filter(seen, size, weights)[1] for size in sizes.tolist()])
+    likely = np.exp(likelihoods - likelihoods.max())
+    return _filter(seen, float(np.average(sizes, weights=likely)), weights)[0]
 
 
-def _filter(seen: Sequence[Seen], drift: float) -> tuple[Series, float]:
-    """The series if steps have the variance `drift`, and its log likelihood."""
-    mean, variance, cells = seen[0].shares, seen[0].variance, seen[0].shares.size
-    means, variances, chances, likelihood = list[Floats](), list[float](), list[float](), 0.0
-    for before, own in pairwise(seen):
-        ahead = variance + drift * (own.wave - before.wave)
-        squares = float(((own.shares - mean) ** 2).sum())
-        chance = float(gammaincc(cells / 2, squares / (ahead + own.variance) / 2))
+def _filter(seen: Sequence[Seen], drift: float, weights: Floats) -> tuple[Series, float]:
+    """The series if steps have the variance `drift` times `weights`, and its log likelihood."""
+    mean, variance = seen[0].shares, np.full(seen[0].shares.shape, seen[0].variance)
+    before, after, chances, likelihood = list[State](), [(mean, variance)], list[float](), 0.0
+    for last, own in pairwise(seen):
+        ahead = variance + drift * (own.wave - last.wave) * weights
+        squares = (own.shares - mean) ** 2
+        size = float((squares / (ahead + own.variance)).sum())
+        chance = float(gammaincc(mean.size / 2, size / 2))
         if chance < BREAK:
-            ahead = max(ahead, squares / cells - own.variance)
+            ahead = (ahead + own.variance) * (size / mean.size) - own.variance
             likelihood += math.log(BREAK)
         both = ahead + own.variance
-        likelihood -= (cells * math.log(both) + squares / both) / 2
-        means.append(mean)
-        variances.append(ahead)
+        likelihood -= float((np.log(both) + squares / both).sum()) / 2
+        before.append((mean, ahead))
         chances.append(chance)
         mean, variance = mean + ahead / both * (own.shares - mean), own.variance * ahead / both
-    return Series(tuple(seen), drift, tuple(means), tuple(variances), tuple(chances)), likelihood
+        after.append((mean, variance))
+    return Series(tuple(seen), drift, tuple(before), tuple(after), tuple(chances)), likelihood
 
 
 @lru_cache(maxsize=4)
@@ -134,20 +134,36 @@ def with_earlier(own: Tables, earlier: tuple[Tables, ...]) -> Tables:
     """
     if not earlier:
         return own
-    last, rows, found = len(earlier), rows_of(own), list(own)
-    starts = {item for table in own for item in _starts(table)}
-    for (columns, groups), series in series_of((*earlier, own)).items():
-        if not {*groups} <= starts:
-            continue
-        means, variances = list(series.means), list(series.variances)
-        mean, variance = means[-1], variances[-1]
-        if series.seen[-1].wave < last:
-            after = series.updated
-            mean = after[0][-1]
-            variance = after[1][-1] + series.drift * (last - series.seen[-1].wave)
-        sigma = rows * math.sqrt(variance)
-        found.append(NoisyTable(columns, rows * mean, sigma, dict(groups)))
-    return tuple(found)
+    rows, starts = rows_of(own), {item for table in own for item in _starts(table)}
+    series = series_of((*earlier, own)).items()
+    now = len(earlier)
+    told = [_beside(key, one, rows, now) for key, one in series if {*key[1]} <= starts]
+    margins = (*own, *(table for table in told if len(table.columns) == 1))
+    return (*own, *(_with_margins(table, margins) for table in told))
+
+
+def _beside(key: Key, series: Series, rows: float, now: int) -> NoisyTable:
+    """What makes the filter's mean when it is pooled with what the wave `now` has counted."""
+    (mean, variance), own = series.after[-1], series.seen[-1]
+    noise = float(variance.mean()) + series.drift * (now - own.wave)
+    if own.wave == now:
+        precision = max(1 / noise - 1 / own.variance, 1e-6 / own.variance)
+        mean = own.shares + (mean - own.shares) * (1 + 1 / own.variance / precision)
+        noise = 1 / precision
+    return NoisyTable(key[0], rows * mean, rows * noise**0.5, dict(key[1]))
+
+
+def _with_margins(table: NoisyTable, margins: Tables) -> NoisyTable:
+    """A table of two columns with the margins of these tables, on its own groups."""
+    if len(table.columns) != 2:
+        return table
+    counts, rows = table.counts, rows_of(margins)
+    for axis, name in enumerate(table.columns):
+        levels = with_group_sums(margins, name).counts
+        wanted = np.add.reduceat(levels, table.starts.get(name, range(len(levels))))
+        lacking = wanted * rows / levels.sum() - counts.sum(axis=1 - axis)
+        counts = counts + np.expand_dims(lacking / counts.shape[1 - axis], 1 - axis)
+    return replace(table, counts=counts)
 
 
 def rows_of(tables: Sequence[NoisyTable]) -> float:

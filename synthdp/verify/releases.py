@@ -131,7 +131,7 @@ def _series(last: Bundle) -> ReportTable | None:
     for (columns, _), told in series_of((*tables_of(last.waves, last.domain), last.tables)).items():
         if len(columns) > 1 or columns[0] not in asked:
             continue
-        smooth, steps = told.smoothed()[0], (1.0, *told.chances)
+        smooth, steps = told.smoothed(), (1.0, *told.chances)
         for i, label in enumerate(last.domain[columns[0]].labels[:12]):
             cells = dict.fromkeys(names, "-")
             for seen, mean, chance in zip(told.seen, smooth, steps, strict=True):
