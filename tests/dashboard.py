@@ -58,6 +58,7 @@ EXPECTED: dict[str, tuple[str, ...]] = {
         "disk full during a release, ledger on the full disk: finished under one reservation",
         "plays of kills, copies and races that passed a cap's filter",
         "releases of Adult at epsilon 1 that fit a cap of 3, by two specs",
+        "series of waves in which somebody lost more than the cap",
         "disk full during a release, ledger elsewhere: finished under one reservation",
         "ledger: tampering seen and its row named",
         *(

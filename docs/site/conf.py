@@ -21,7 +21,8 @@ myst_heading_anchors = 4  # headings are linked as on a code host
 NAVIGATION = {
     "Start": "quickstart commands python",
     "Hold a table": "steward running publishing guides/one-question guides/epsilon guides/graphs"
-    " guides/size guides/several-rows guides/visits guides/gates guides/pipelines reference/spec",
+    " guides/size guides/several-rows guides/visits guides/waves guides/gates guides/pipelines"
+    " reference/spec",
     "Judge a release": "reviewer privacy-model threat-model known-limits advisories papers symbols",
     "Use a bundle": "consumer inference gallery",
     "Evidence": "benchmarks benchmarks/tables benchmarks/graphs benchmarks/answers"

@@ -20,6 +20,7 @@ from pydantic.fields import FieldInfo
 from synthdp.spec.load.yaml_tree import plain
 from synthdp.spec.model import LinkedSpec, ReleaseSpec
 from synthdp.spec.model.linked import PersonsTable, VisitsTable
+from synthdp.spec.model.waves import Disjoint, Rotating
 from synthdp.spec.writing import json_schema
 
 HEAD = """# Spec reference
@@ -55,7 +56,7 @@ PATTERNS = {
     ),
     r"^[A-Z_][A-Z0-9_]*$": "a variable's name in capitals",
     r"^\d{4}-\d\d-\d\d": "`2024-12-31` or `2024-12-31T23:59:59`",
-    r"^[0-9a-f]{64}$": "a digest, 64 digits and letters from a to f",
+    r"^[0-9a-f]{64}$": "a SHA-256 in hex digits",
     r"^[0-9]{8}-[0-9a-f]{12}$": "a run, such as `20261124-0123456789ab`",
     r"^.*\S.*->.*\S.*$": "`cause, cause -> effect, effect`",
 }
@@ -68,7 +69,12 @@ SCALARS = {
 CODES = {"string", "integer", "number", "boolean"}  # what a name or category may be written as
 
 
-TABLES: dict[type[BaseModel], str] = {PersonsTable: "persons", VisitsTable: "visits"}
+TABLES: dict[type[BaseModel], str] = {
+    PersonsTable: "persons",
+    VisitsTable: "visits",
+    Disjoint: "disjoint",
+    Rotating: "rotating",
+}
 Field = tuple[str, str, str, str | None, str]  # what tells one field from another
 
 

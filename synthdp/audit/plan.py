@@ -40,7 +40,8 @@ from synthdp.bundle.audit_record import (
     Replay,
     spends_of,
 )
-from synthdp.bundle.noisy_values import level_law, read_tables
+from synthdp.bundle.noisy_values import read_tables
+from synthdp.bundle.waves import known_law
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import OutputError, VerifyError
@@ -400,7 +401,7 @@ def simulated_twin(
     rows = spec.dataset.rows.value
     if bundle is None:
         return _random_network(spec, domain, rng).sample(rows, rng=rng)
-    model, law = Synthesizer.load(bundle), level_law(bundle, domain, margins=False)
+    model, law = Synthesizer.load(bundle), known_law(bundle, spec, domain, margins=False)
     if model.columns != domain.names or model.architecture.sizes != law.groups.coarse.sizes:
         raise OutputError(
             f"the model in {bundle} is of other columns than the spec",

@@ -24,10 +24,10 @@ from synthdp.privacy.events.kinds import event_from_json
 from synthdp.privacy.plan import INTERACTIONS, Spend, graph_purpose, spends_digest
 from synthdp.privacy.private import Receipt
 from synthdp.spec.load.wording import up
-from synthdp.spec.model import DomainFrom, Gate, Model, Publication, ReleaseSpec, derived_of
+from synthdp.spec.model import DomainFrom, Gate, Model, Publication, ReleaseSpec, Waves, derived_of
 
 # Raise it whenever facts or wording change: `verify` compares texts of the same format only.
-FORMAT = 19
+FORMAT = 20
 MAX_EXPECTED = 60  # figures of a plan that a ledger keeps
 
 
@@ -130,6 +130,7 @@ class Certificate(Model):
     contact: str | None = None
     domain_from: DomainFrom | None = None
     prior: PriorFacts | None = Field(default=None, exclude_if=lambda prior: prior is None)
+    waves: Waves | None = None
     planned: tuple[Spend, ...]
     charges: tuple[Charge, ...]
     purposes: tuple[Purpose, ...]
@@ -209,6 +210,7 @@ def certify(
         publication=spec.publication,
         **{name: getattr(spec.dataset, name) for name in ("contact", "domain_from")},
         prior=_prior_facts(spec),
+        waves=spec.waves,
         planned=tuple(planned),
         charges=charges,
         purposes=_purposes(planned, {c.purpose for c in charges}, spec),

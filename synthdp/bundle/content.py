@@ -27,6 +27,7 @@ from synthdp.bundle.certificate_text import gate_words
 from synthdp.bundle.descriptions import DATACARD, public_spec
 from synthdp.bundle.noisy_values import ESTIMANDS, PRIOR, read_tables
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME, WrittenFile, check_header
+from synthdp.bundle.waves import INNOVATIONS, PublishedWave, earlier_waves
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, encode_column
 from synthdp.data.kinds import column_kind
@@ -65,6 +66,7 @@ class BundleContent:
     tables say of a given graph. `audit` was made without real rows. `scores` are there exactly
     where the spec has them charged, `estimands`, the content of their file, where it pays for sums,
     `heaps` where it has a share for them, and `prior`, the content of its file, where it has one.
+    `waves` are those before, which are public.
     """
 
     spec: ReleaseSpec
@@ -81,6 +83,7 @@ class BundleContent:
     estimands: Released[dict[str, Any]] | None = None
     heaps: Released[NoisyTexts] | None = None
     prior: Released[dict[str, Any]] | None = None
+    waves: tuple[PublishedWave, ...] = ()
 
 
 def check_content(content: BundleContent, ledger: Ledger) -> list[Entry]:
@@ -157,7 +160,7 @@ def _table_receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
     if not all(isinstance(t, NoisyTable) for t in content.tables.value):
         raise BoundaryError("bundle: tables must be NoisyTable values")
     shown = receipts[CSV_NAME] | receipts["marginals.json"]
-    receipts |= dict.fromkeys((REPORT, DATACARD), shown)
+    receipts |= dict.fromkeys((REPORT, DATACARD, *([INNOVATIONS] if content.waves else [])), shown)
     graph = content.graph
     if (
         content.validation is None
@@ -298,6 +301,11 @@ class Bundle:
     def tables(self) -> tuple[NoisyTable, ...]:
         """The noisy tables of `marginals.json`."""
         return read_tables(self.folder)
+
+    @cached_property
+    def waves(self) -> tuple[PublishedWave, ...]:
+        """The waves before, of `waves.json`."""
+        return earlier_waves(self.folder, self.spec)
 
     @cached_property
     def profile(self) -> Any:

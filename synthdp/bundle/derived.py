@@ -33,6 +33,7 @@ from synthdp.bundle.descriptions import (
 from synthdp.bundle.noisy_values import ESTIMANDS, PRIOR
 from synthdp.bundle.signing import STATEMENT
 from synthdp.bundle.table_files import CROISSANT, CSV_NAME, PARQUET_NAME, croissant, descriptor
+from synthdp.bundle.waves import INNOVATIONS, WAVES, innovations_json, waves_told
 from synthdp.evaluate.fidelity import sampling_floor
 from synthdp.files import read_text
 from synthdp.graph.level_groups import groups_of, on_groups
@@ -111,6 +112,10 @@ DERIVED: dict[str, Derived] = {
         ),
         "does not describe the table as spec.yaml and privacy/certificate.json do",
     ),
+    INNOVATIONS: Derived(
+        lambda b: as_json(innovations_json(b.tables, b.waves, b.spec)) if b.waves else None,
+        "does not follow from waves.json and marginals.json",
+    ),
     REPORT: Derived(
         lambda b: render_public(public_content(b)),
         "does not show what the bundle's other files say",
@@ -118,9 +123,9 @@ DERIVED: dict[str, Derived] = {
 }
 """Every derived file by its name, the public report last: it shows others."""
 
-# In a bundle only where the spec states its publication, has estimands or a prior, or a key was
-# given. SUMS lists the first three and not the last: the statement names SUMS.
-BY_SPEC = (DEPLOYMENT, ESTIMANDS, PRIOR)
+# In a bundle only where the spec states its publication, has estimands, a prior or a wave before,
+# or a key was given. SUMS lists all but the statement, which names SUMS.
+BY_SPEC = (DEPLOYMENT, ESTIMANDS, PRIOR, WAVES, INNOVATIONS)
 OPTIONAL = (*BY_SPEC, STATEMENT)
 PRIMARY = (
     "graph.json",
@@ -190,6 +195,7 @@ def public_content(bundle: Bundle) -> PublicContent:
             *((f"Note: {whom}",) if (whom := spec.dataset.privacy_unit.whom) else ()),
             *_left_out(bundle),
             *_prior(bundle),
+            *waves_told(bundle.tables, bundle.waves, spec),
             *(f"Every synthetic row fulfils the constraint {text}" for text in spec.constraints),
         ),
     )

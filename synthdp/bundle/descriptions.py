@@ -43,6 +43,7 @@ from synthdp.spec.model import (
     Signing,
     Source,
     SqlSource,
+    Waves,
 )
 from synthdp.spec.writing import yaml_text
 
@@ -145,7 +146,8 @@ def public_spec(spec: ReleaseSpec) -> ReleaseSpec:
     Kept: all that says what was released and how. Left out: which columns of the source were
     dropped or renamed. Replaced: the paths of source and prior (their last part stays), a SQL
     source's variable and query, the ledger's and MLflow's URLs, the compute backend and its
-    address, the variable that names the signing key. Filled in: the number of sampled rows.
+    address, the variable that names the signing key, the folder of the wave before. Filled in: the
+    number of sampled rows.
     """
     source, prior = shown_source(spec.dataset.source), spec.prior
     if prior is not None:
@@ -161,8 +163,17 @@ def public_spec(spec: ReleaseSpec) -> ReleaseSpec:
             "tracking": spec.tracking.model_copy(update={"uri": None}),
             "compute": Compute(device=spec.compute.device),
             "signing": Signing(),
+            "waves": shown_waves(spec.waves),
         }
     )
+
+
+def shown_waves(waves: Waves | None) -> Waves | None:
+    """Waves without what `public_spec` leaves out."""
+    if waves is None or waves.after is None:
+        return waves
+    after = waves.after.model_copy(update={"bundle": WITHHELD})
+    return waves.model_copy(update={"after": after})
 
 
 def shown_source(source: Source) -> Source:

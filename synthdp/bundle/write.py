@@ -29,6 +29,7 @@ from synthdp.bundle.descriptions import public_spec, spec_yaml
 from synthdp.bundle.noisy_values import ESTIMANDS, PRIOR, heaps_json, tables_json
 from synthdp.bundle.signing import STATEMENT, Signer, make_statement, sign
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME, write_csv, write_parquet
+from synthdp.bundle.waves import WAVES, waves_json
 from synthdp.files import SUMS
 from synthdp.ledger.entries import Balance, Entry, balance_at_reservation
 from synthdp.privacy.noise import fresh_generator
@@ -113,6 +114,7 @@ def _write_all(
         "privacy/profile.json": profile_of(facts.planned, spec),
         **({ESTIMANDS: content.estimands.value} if content.estimands else {}),
         **({PRIOR: content.prior.value} if content.prior else {}),
+        **({WAVES: waves_json(content.waves)} if content.waves else {}),
     }.items():
         write_text(draft / name, as_json(stated))
     bundle = Bundle(draft, spec, facts, day=entries[-1].at[:10])

@@ -17,6 +17,7 @@ from synthdp.drawing.charts import COOL, FAINT, HOT, INK, frame, label, line, sh
 from synthdp.errors import BudgetError, printable
 from synthdp.ledger.entries import Balance, Entry, balance_of_entries
 from synthdp.ledger.ledger import Ledger
+from synthdp.ledger.waves import Wave
 from synthdp.spec import addresses
 
 Facts = Mapping[str, Any]
@@ -86,7 +87,9 @@ def _room(balance: Balance, last: Mapping[str, Any]) -> int | None:
     if not balance.mu or "mu" not in last:
         return None
     for runs in range(999):
-        balance = balance.after(last["epsilon"], last["delta"], (last["mu"], last["lost"]))
+        wave = Wave(f"to come: {runs}", balance.most)  # of a series, each of another wave
+        bound = last["mu"], last["lost"]
+        balance = balance.after(last["epsilon"], last["delta"], bound, wave)
         if balance.over:
             return runs
     return 999

@@ -53,7 +53,7 @@ from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.discovery.measuring import COLUMNS, SCREEN, measure_round, screen_round, screened
 from synthdp.graph.discovery.skeleton import Releaser
 from synthdp.graph.knowledge import Pair
-from synthdp.graph.level_groups import LevelLaw, equal_groups, on_groups
+from synthdp.graph.level_groups import LevelLaw, equal_groups, groups_of, on_groups
 from synthdp.graph.margins import (
     Floats,
     Probabilities,
@@ -67,6 +67,7 @@ from synthdp.graph.margins import (
 )
 from synthdp.graph.missing_patterns import likely_partners, missing_as_one, missing_patterns
 from synthdp.graph.prior import PublicRows, paired, shrunk_to
+from synthdp.graph.waves import Tables, with_earlier
 from synthdp.privacy.calibration import adaptive_round
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
 from synthdp.privacy.mechanisms.pair_screen import MAX_LEVELS, PairScreen
@@ -224,16 +225,20 @@ def predict(
     known: Released[tuple[NoisyTable, ...]],
     targets: Collection[str],
     prior: PublicRows | None = None,
+    earlier: tuple[Tables, ...] = (),
 ) -> Released[CausalGraph]:
     """Measure pairs, and draw an arrow for each pair that shows a dependence.
 
     `known` are noisy tables that were paid for before, all one-way tables among them. Where the
     tables alone make the model, pairs are counted on groups of levels: training would see levels.
-    What is measured does not depend on a `prior`; what then shows a dependence may.
+    What is measured does not depend on a `prior`; what then shows a dependence may. Waves of a
+    series have the groups of the one before, and use the tables of all `earlier` ones.
     """
-    law = alone(known.value, LevelGroups(domain, {}))
+    law = alone(with_earlier(known.value, earlier), LevelGroups(domain, {}))
     if releaser.plan.train is None:
-        law = replace(law, groups=equal_groups(domain, law.margins))
+        before = groups_of(earlier[-1], domain) if earlier else LevelGroups(domain, {})
+        own = equal_groups(domain, law.margins)
+        law = replace(law, groups=before if before.starts.keys() == own.starts.keys() else own)
     groups = law.groups
     screens, everything = SCREEN in releaser.plan.graph, known
     pairs = possible_pairs(groups.coarse, targets)
@@ -247,21 +252,21 @@ def predict(
         first = measure_round(releaser, SCREENED if screens else ALL, pairs, groups)
         everything = everything.zip(first).map(lambda both: (*both[0], *both[1]))
         planned = needed(releaser.plan.in_graph(CHOSEN, AdaptiveMarginals), graph_purpose(CHOSEN))
-        seen = pair_tables(LevelLaw(groups, everything.value), law)
+        seen = pair_tables(LevelLaw(groups, with_earlier(everything.value, earlier)), law)
         again = worth_measuring(seen, planned.noise_multiplier, targets)
         partners = likely_partners(everything.value, domain.columns)
         again += [pair for pair in partners if pair not in again]
         second = measure_round(releaser, CHOSEN, again or pairs, groups)
         everything = everything.zip(second).map(lambda both: (*both[0], *both[1]))
         if STRONGEST in releaser.plan.graph:
-            seen = pair_tables(LevelLaw(groups, everything.value), law)
+            seen = pair_tables(LevelLaw(groups, with_earlier(everything.value, earlier)), law)
             third = measure_round(releaser, STRONGEST, strongest(seen), groups)
             everything = everything.zip(third).map(lambda both: (*both[0], *both[1]))
     order = prediction_order(settings, domain.names, targets)
     place = {name: i for i, name in enumerate(order)}
 
-    def graph(tables: Sequence[NoisyTable]) -> CausalGraph:
-        seen = pair_tables(LevelLaw.by_rows(tables, domain, prior))
+    def graph(tables: tuple[NoisyTable, ...]) -> CausalGraph:
+        seen = pair_tables(LevelLaw.by_rows(with_earlier(tables, earlier), domain, prior))
         arrows = (sorted(p, key=place.__getitem__) for p in seen.dependent)
         edges = (GraphEdge(a, b, directed=True, provenance="predictive") for a, b in arrows)
         return CausalGraph(domain.names, tuple(edges))

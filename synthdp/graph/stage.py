@@ -25,6 +25,7 @@ from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.predict import pair_tables, predict, prediction_rounds
 from synthdp.graph.prior import PublicRows
 from synthdp.graph.validation import ValidationReport, implications, required_tables
+from synthdp.graph.waves import Tables
 from synthdp.privacy.calibration import adaptive_round
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.mechanism import Mechanism
@@ -41,13 +42,14 @@ class GraphResult:
 
     `report` is the validation of a given graph. `released` is the graph with the receipts of what
     it cost; None if it was free. `tables` are the noisy tables that the stage paid for; later
-    stages may use them at no cost.
+    stages may use them at no cost. `earlier` are those of earlier waves.
     """
 
     graph: CausalGraph
     report: Released[ValidationReport] | None = None
     released: Released[CausalGraph] | None = None
     tables: Released[tuple[NoisyTable, ...]] | None = None
+    earlier: tuple[Tables, ...] = ()
 
     @property
     def validation(self) -> ValidationReport | None:
@@ -99,13 +101,15 @@ def find_graph(
     known: Released[tuple[NoisyTable, ...]] | None = None,
     targets: Collection[str] = (),
     prior: PublicRows | None = None,
+    earlier: tuple[Tables, ...] = (),
 ) -> GraphResult:
     """The graph by the spec's mode.
 
     `known` are the noisy tables that were paid for before. Mode predict needs them; modes learn and
     validate test with their margins, and learn keeps arrows for undecided pairs where it has them:
     a search alone needs no model. `targets` are
-    the columns that are predicted last, and `prior` what mode predict shrinks tables to.
+    the columns that are predicted last, and `prior` what mode predict shrinks tables to. `earlier`
+    are the tables of earlier waves, oldest first.
 
     Raises:
         GraphRefuted: mode validate with `on_refuted: fail`, and the released tables refute the
@@ -140,9 +144,9 @@ def find_graph(
         )
         return replace(learned, graph=kept.value, released=kept)
     if settings.mode == "predict" and known is not None:
-        graph = predict(collector, settings, domain, known, targets, prior)
-        return GraphResult(graph.value, released=graph, tables=collector.tables)
-    return GraphResult(CausalGraph.from_spec(settings, domain.names))
+        graph = predict(collector, settings, domain, known, targets, prior, earlier)
+        return GraphResult(graph.value, None, graph, collector.tables, earlier)
+    return GraphResult(CausalGraph.from_spec(settings, domain.names), earlier=earlier)
 
 
 class _TableCollector:

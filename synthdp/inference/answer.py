@@ -22,11 +22,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from synthdp.bundle.noisy_values import MARGINALS, level_law
+from synthdp.bundle.waves import WAVES, PublishedWave, earlier_waves
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, SynthdpError, VerifyError
 from synthdp.files import check_sums, read_text
 from synthdp.inference import correlation, weighted
 from synthdp.inference import figures as of_cells
+from synthdp.inference.change import CHANGE, change_of
 from synthdp.inference.estimands import (
     ESTIMAND_KINDS,
     EstimandResult,
@@ -205,7 +207,31 @@ class Questions:
             OutputError: it has too many cells or groups.
             VerifyError: a file was changed, or cannot be read, or the tables do not agree.
         """
+        if asked := CHANGE.fullmatch(text):
+            return self._change(text, *asked.groups())
         return self._answer(parse_query(text, self.spec.columns))
+
+    def _change(self, text: str, question: str, since: str) -> Answer:
+        """The change of a figure since an earlier wave, each wave by its own tables."""
+        waves = {wave.name: wave for wave in self.waves}
+        if since not in waves:
+            raise OutputError(
+                f"{self.bundle} knows no wave {since!r} before it",
+                hint=f"it takes along {', '.join(waves) or 'none: its spec has no waves.after'}",
+            )
+        then, answers = waves[since], list[Answer]()
+        for spec, tables in ((self.spec, self.tables), (then.stated, then.whole)):
+            query, domain = parse_query(question, spec.columns), Domain.from_spec(spec.columns)
+            found = answer_tables(query, spec, domain, tables)
+            check_agreement(found.agreement, self.bundle, query.columns)
+            answers.append(labelled(found, spec, domain))
+        return change_of(answers[0], answers[1], text, since)
+
+    @cached_property
+    def waves(self) -> tuple[PublishedWave, ...]:
+        """The waves before, which the bundle takes along."""
+        check_sums(self.bundle, (WAVES,) if self.spec.waves and self.spec.waves.after else ())
+        return earlier_waves(self.bundle, self.spec)
 
     def every(self) -> Iterator[Answer]:
         """Mean and median of each number, and counts of each other column: of all rows, and by each

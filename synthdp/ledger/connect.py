@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from synthdp.errors import BUDGET, BudgetError, VerifyError, WrongTableError, budget_note
 from synthdp.ledger.entries import Balance, Bound, Entry, check_first
+from synthdp.ledger.waves import Wave
 from synthdp.spec import addresses
+from synthdp.spec.load.wording import many
 from synthdp.spec.model import IdUnit, PrivacyUnit, ReleaseSpec
 
 if TYPE_CHECKING:
@@ -155,28 +157,35 @@ def _check_not_left_behind(spec: ReleaseSpec, file: Path) -> None:
 
 
 def check_affordable(spec: ReleaseSpec, balance: Balance, facts: Mapping[str, Any]) -> None:
-    """Refuse early what the ledger would refuse later, by the `ledger_facts` of the plan; the
-    reservation itself decides.
+    """Refuse early what the ledger would refuse later, by the `ledger_facts` of the plan, and what
+    would leave planned waves to come less than this one; the reservation itself decides.
 
     Raises:
-        BudgetError: the cap does not allow the spec's budget.
+        BudgetError: the cap does not allow the spec's budget, or that of each wave to come.
     """
     privacy = spec.privacy
     bound = math.inf if facts["mu"] is None else facts["mu"], facts["lost"]
-    check_first(
-        balance, epsilon=privacy.epsilon, delta=privacy.delta, cap=cap_of(spec), bound=bound
-    )
+    wanted: dict[str, Any] = {"epsilon": privacy.epsilon, "delta": privacy.delta, "bound": bound}
+    check_first(balance, cap=cap_of(spec), wave=wave_of(spec), **wanted)
+    if "waves" in facts and not facts["waves"]["fits"]:
+        end = facts["waves"]
+        raise BudgetError(
+            f"the cap leaves too little for {many(end['to_come'], 'wave')} to come (waves.planned):"
+            f" if each takes what this one does, all come to epsilon {end['spent_at_end']:.4g}",
+            hint="lower privacy.epsilon, plan fewer waves, or have the data's owner raise the cap",
+        )
 
 
 def ledger_facts(spec: ReleaseSpec, balance: Balance, bound: Bound) -> dict[str, Any]:
     """Epsilon of the dataset before and after a run of this `bound`, by which `rule`; its cap; and
-    the bound, `mu` being None where there is none.
+    the bound, `mu` being None where there is none. Where waves are planned, how many are to come,
+    and whether each may take as much.
     """
-    cap, privacy = cap_of(spec), spec.privacy
+    cap, privacy, wave = cap_of(spec), spec.privacy, wave_of(spec)
     if balance.cap_epsilon is None and cap is not None:
         balance = replace(balance, cap_epsilon=cap[0], cap_delta=cap[1])
-    after = balance.after(privacy.epsilon, privacy.delta, bound)
-    return {
+    after = balance.after(privacy.epsilon, privacy.delta, bound, wave)
+    facts = {
         "spent_before": balance.together,
         "spent_after": after.together,
         "cap": balance.cap_epsilon,
@@ -185,6 +194,19 @@ def ledger_facts(spec: ReleaseSpec, balance: Balance, bound: Bound) -> dict[str,
         "mu": bound[0] if math.isfinite(bound[0]) else None,
         "lost": bound[1],
     }
+    if wave is None or spec.waves is None or spec.waves.planned is None:
+        return facts
+    to_come, end = max(0, spec.waves.planned - len(after.waves)), after
+    for i in range(to_come):
+        end = end.after(privacy.epsilon, privacy.delta, bound, Wave(f"to come: {i}", wave.most))
+    return facts | {
+        "waves": {"to_come": to_come, "spent_at_end": end.together, "fits": end.over is None}
+    }
+
+
+def wave_of(spec: ReleaseSpec) -> Wave | None:
+    """The wave that a run of the spec is of, as the ledger has it."""
+    return None if spec.waves is None else Wave(spec.waves.name, spec.waves.most)
 
 
 def steward_name() -> str:

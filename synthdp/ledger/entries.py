@@ -16,12 +16,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from synthdp.errors import BudgetError, OutputError, VerifyError, printable
 from synthdp.ledger.filter import FOR_LOST, gaussian_delta, gaussian_epsilon, pure_mu
+from synthdp.ledger.waves import NOTHING, Cost, Wave, of_series, together
 
 GENESIS = "0" * 64
 # Which process has a run, which values it uses, and what was decided on it afterwards: a bundle
@@ -175,7 +176,8 @@ class Balance:
 
     `epsilon` and `delta` are sums. `mu` and `lost` are those of all runs together by the Gaussian
     filter (`ledger.filter`): `mu` is 0 where no run has fixed the rule yet, and None where sums
-    count.
+    count. Where a person may be in `most` waves of a series, all of these are of the `waves` that
+    cost most, and of runs that name none (`ledger.waves`).
     """
 
     dataset: str
@@ -185,6 +187,8 @@ class Balance:
     cap_delta: float | None
     mu: float | None = 0.0
     lost: float = 0.0
+    most: int | None = None
+    waves: Mapping[str, Cost] = field(default_factory=dict)
 
     @property
     def together(self) -> float:
@@ -198,7 +202,8 @@ class Balance:
     @property
     def rule(self) -> str:
         """The rule, in words."""
-        return "a Gaussian filter" if self.mu else "addition"
+        rule = "a Gaussian filter" if self.mu else "addition"
+        return rule if self.most is None else f"{rule} of the {self.most} largest waves"
 
     @property
     def over(self) -> Literal["epsilon", "delta"] | None:
@@ -212,19 +217,34 @@ class Balance:
             passed = tail > (1 - FOR_LOST) * delta, self.lost > FOR_LOST * delta
         return "epsilon" if passed[0] else "delta" if passed[1] else None
 
-    def after(self, epsilon: float, delta: float, bound: Bound | None) -> Balance:
-        """With one run more, of this `bound`; the first run of a dataset fixes the rule."""
-        spent = replace(self, epsilon=self.epsilon + epsilon, delta=self.delta + delta, mu=None)
+    def after(
+        self, epsilon: float, delta: float, bound: Bound | None, wave: Wave | None = None
+    ) -> Balance:
+        """With one run more, of this `bound` and `wave`; a dataset's first one fixes the rule."""
+        own = (epsilon, delta, *(bound or (pure_mu(epsilon), delta)))
+        most, waves, old, new = self.most, self.waves, NOTHING, own
+        if wave is not None:
+            before = waves.get(wave.name, NOTHING)
+            most, waves = wave.most, {**waves, wave.name: together([before, own])}
+            old, new = of_series(NOTHING, self.waves, most), of_series(NOTHING, waves, most)
+        added = (new[0] - old[0], new[1] - old[1], new[2] ** 2 - old[2] ** 2, new[3] - old[3])
+        spent = replace(
+            self,
+            epsilon=self.epsilon + added[0],
+            delta=self.delta + added[1],
+            mu=None,
+            most=most,
+            waves=waves,
+        )
         if self.mu is None or (self.mu == 0 and (bound is None or self.cap_epsilon is None)):
             return spent
-        mu, lost = bound or (pure_mu(epsilon), delta)
-        filtered = replace(spent, mu=math.hypot(self.mu, mu), lost=self.lost + lost)
+        filtered = replace(spent, mu=math.sqrt(self.mu**2 + added[2]), lost=self.lost + added[3])
         return spent if self.mu == 0 and filtered.over else filtered
 
     def to_json(self) -> dict[str, Any]:
         """As a bundle publishes it: with what the filter has, where that is the rule."""
-        told = asdict(self)
-        if not told.pop("mu"):
+        told = {n: v for n, v in asdict(self).items() if n not in ("mu", "most", "waves")}
+        if not self.mu:
             return {name: value for name, value in told.items() if name != "lost"}
         return told | {"mu": self.mu, "together": self.together}
 
@@ -234,15 +254,19 @@ def balance_of_entries(dataset: str, entries: Sequence[Entry]) -> Balance:
     caps = [e.body for e in entries if e.kind == "cap"]
     reserved = [e.body for e in entries if e.kind == "reserve"]
     cap = caps[-1] if caps else {"epsilon": None, "delta": None}
-    spent = [math.fsum(b[name] for b in reserved) for name in ("epsilon", "delta")]
-    mu, lost = None, 0.0
-    if not reserved or "mu" in reserved[0]:
-        bounds = [
-            (b["mu"], b["lost"]) if "mu" in b else (pure_mu(b["epsilon"]), b["delta"])
-            for b in reserved
-        ]
-        mu, lost = math.hypot(*(own for own, _ in bounds)), math.fsum(own for _, own in bounds)
-    return Balance(dataset, spent[0], spent[1], cap["epsilon"], cap["delta"], mu, lost)
+    costs: dict[str | None, list[Cost]] = {None: []}
+    most: int | None = None
+    for b in reserved:
+        own = (b["mu"], b["lost"]) if "mu" in b else (pure_mu(b["epsilon"]), b["delta"])
+        wave = b.get("wave") or {"name": None, "most": most}
+        most = wave["most"]
+        costs.setdefault(wave["name"], []).append((b["epsilon"], b["delta"], *own))
+    always = together(costs.pop(None))
+    waves = {str(name): together(own) for name, own in costs.items()}
+    epsilon, delta, mu, lost = of_series(always, waves, most)
+    balance = Balance(dataset, epsilon, delta, cap["epsilon"], cap["delta"], mu, lost, most, waves)
+    adds = bool(reserved) and "mu" not in reserved[0]
+    return replace(balance, mu=None, lost=0.0) if adds else balance
 
 
 def balance_at_reservation(entries: Sequence[Entry], run: str) -> Balance:
@@ -265,13 +289,15 @@ def check_first(
     delta: float,
     cap: tuple[float, float] | None,
     bound: Bound | None = None,
+    wave: Wave | None = None,
 ) -> Balance:
     """Check that a ledger of this `balance` would accept a run of (epsilon, delta) now; returns
     what the balance then is.
 
     It is the filter of the ledger's proofs, and the agreement of spec and ledger on the cap.
     `cap` is the spec's, and becomes the dataset's where there was none. `bound` is what the
-    Gaussian filter needs to know of the run's plan; without it, it assumes the worst.
+    Gaussian filter needs to know of the run's plan; without it, it assumes the worst. `wave` is the
+    run's, of a series.
 
     Raises:
         BudgetError: it would not.
@@ -284,7 +310,7 @@ def check_first(
             f" the ledger's is epsilon {balance.cap_epsilon:g}, delta {balance.cap_delta:g}",
             hint="correct the spec, or change the ledger's cap with `synthdp budget --set-cap`",
         )
-    later = balance.after(epsilon, delta, bound)
+    later = balance.after(epsilon, delta, bound, wave)
     if later.over is None:
         return later
     name, filtered = later.over, bool(later.mu)

@@ -70,6 +70,7 @@ from synthdp.ledger.entries import (
     same_reservation,
     verify_entries,
 )
+from synthdp.ledger.waves import Wave, check_statement
 
 
 class Ledger:
@@ -81,7 +82,7 @@ class Ledger:
     >>> _ = ledger.reserve("patients", "run-1", epsilon=1, delta=1e-5, cap=None, body={})
     >>> ledger.balance("patients")
     Balance(dataset='patients', epsilon=1.0, delta=1e-05, cap_epsilon=3, cap_delta=0.0001,
-    mu=None, lost=0.0)
+    mu=None, lost=0.0, most=None, waves={})
     >>> ledger.verify_chain()
     """
 
@@ -124,13 +125,16 @@ class Ledger:
         delta: float,
         cap: tuple[float, float] | None,
         bound: Bound | None = None,
+        wave: Wave | None = None,
     ) -> None:
         """Check that `reserve` would accept now; another run may still be faster.
 
         Raises:
             BudgetError: as `reserve`.
         """
-        check_first(self.balance(dataset), epsilon=epsilon, delta=delta, cap=cap, bound=bound)
+        check_first(
+            self.balance(dataset), epsilon=epsilon, delta=delta, cap=cap, bound=bound, wave=wave
+        )
 
     def verify_chain(self) -> None:
         """Recompute every hash.
@@ -160,20 +164,24 @@ class Ledger:
         cap: tuple[float, float] | None,
         body: dict[str, Any],
         bound: Bound | None = None,
+        wave: Wave | None = None,
     ) -> Entry:
         """Take (epsilon, delta) out of what is left for `dataset`, before any mechanism looks.
 
         `cap` is what the spec declares; it becomes the dataset's cap at the first release and must
         agree with it later. `bound` is of the run's plan, and kept where the Gaussian filter rules.
+        `wave` is that of the run in a series, by whose statement amounts add up (`ledger.waves`).
         A run reserves once: a second, equal request returns the reservation that it has.
 
         Raises:
             BudgetError: the cap does not allow it, the spec's cap is not the ledger's, earlier
-                releases had other neighbours, or the run has another reservation.
+                releases had other neighbours or another statement on waves, or the run has another
+                reservation.
             VerifyError: the ledger was tampered with, so that nobody knows what is left.
         """
         check_amounts(epsilon, delta, *(cap or ()), *(b for b in bound or () if b != math.inf))
         wanted = {**body, "epsilon": epsilon, "delta": delta}
+        wanted |= {"wave": wave.to_json()} if wave else {}
         with database.writing(self._engine) as connection:
             book = database.select(connection)
             verify_entries(book)
@@ -182,12 +190,15 @@ class Ledger:
                 return same_reservation(earlier[0], dataset, wanted)
             mine = [e for e in book if e.dataset == dataset]
             check_neighbours(mine, wanted)
+            check_statement(mine, wanted)
             balance = balance_of_entries(dataset, mine)
             if balance.cap_epsilon is None and cap is not None:
                 database.append(
                     connection, dataset, run, "cap", {"epsilon": cap[0], "delta": cap[1]}
                 )
-            later = check_first(balance, cap=cap, epsilon=epsilon, delta=delta, bound=bound)
+            later = check_first(
+                balance, cap=cap, epsilon=epsilon, delta=delta, bound=bound, wave=wave
+            )
             if later.mu and bound:
                 wanted |= {"mu": bound[0], "lost": bound[1]}
             return database.append(connection, dataset, run, "reserve", wanted)

@@ -26,6 +26,7 @@ from synthdp.graph.margins import Probabilities, smoothed
 from synthdp.graph.predict import pair_tables
 from synthdp.graph.prior import Prior, PublicRows
 from synthdp.graph.stage import GraphResult, find_graph
+from synthdp.graph.waves import Tables, with_earlier
 from synthdp.model.ancestral import Architecture
 from synthdp.model.contrasts import chosen_contrast
 from synthdp.model.estimands import contrast_name, tables_and_sums
@@ -121,6 +122,11 @@ class Fitted:
         """Every noisy table that was paid for, the one-way tables first."""
         return all_tables(self.marginals, self.graph)
 
+    @property
+    def known(self) -> Released[tuple[NoisyTable, ...]]:
+        """Those, and what earlier waves say of this one: rows follow them."""
+        return known_tables(self.marginals, self.graph)
+
 
 def fit(
     releaser: TrainingReleaser,
@@ -130,10 +136,12 @@ def fit(
     progress: Progress,
     check: Check = lambda tables: None,
     prior: PublicRows | None = None,
+    earlier: tuple[Tables, ...] = (),
 ) -> Fitted:
     """Measure, find the graph, train. `check` may stop the run after the first noisy tables.
 
-    What is measured does not depend on a `prior`.
+    What is measured does not depend on a `prior`. `earlier` are the tables of earlier waves, oldest
+    first.
     """
     marginals, heaps = measure(releaser, check), None
     if (budget := releaser.plan.heaps) is not None:
@@ -148,15 +156,17 @@ def fit(
         marginals = _joined(marginals, asked[estimand_purpose(name)])
     released = {name: _contrasted(releaser, name, asked[estimand_purpose(name)]) for name in sums}
     released |= {MOMENTS: asked[MOMENTS]} if moments else {}
+    targets = spec.evaluation.targets
     graph = find_graph(
         releaser,
         spec.graph,
         domain,
         known=marginals,
-        targets=spec.evaluation.targets,
+        targets=targets,
         prior=prior,
+        earlier=earlier,
     )
-    law = LevelLaw.by_rows(all_tables(marginals, graph).value, domain, prior)
+    law = LevelLaw.by_rows(known_tables(marginals, graph).value, domain, prior)
     graph, acting = with_interactions(releaser, spec, law, marginals, graph)
     synthesizer = train(
         releaser, spec, domain, marginals, graph, progress=progress, acting=acting, prior=law.prior
@@ -195,7 +205,7 @@ def with_interactions(
     """The graph with arrows for what acts on targets together, where the plan has a look for it."""
     if INTERACTIONS not in releaser.plan.graph:
         return graph, None
-    tables = all_tables(marginals, graph)
+    tables = known_tables(marginals, graph)
     architecture = architecture_for(spec, law.groups.coarse, graph.graph, tables.value)
     rows, rng = expected_fit_rows(spec), fresh_generator()
     before = fit_log_linear(architecture, law.groups.coarse, pair_tables(law), rows=rows, rng=rng)
@@ -225,6 +235,13 @@ def all_tables(
 ) -> Released[tuple[NoisyTable, ...]]:
     """The first tables, and those that found or tested the graph: all were paid for."""
     return marginals if graph.tables is None else _joined(marginals, graph.tables)
+
+
+def known_tables(
+    marginals: Released[tuple[NoisyTable, ...]], graph: GraphResult
+) -> Released[tuple[NoisyTable, ...]]:
+    """All tables that were paid for, and what those of earlier waves say."""
+    return all_tables(marginals, graph).map(lambda own: with_earlier(own, graph.earlier))
 
 
 def _joined(
@@ -297,7 +314,7 @@ def build_start(
     prior: Prior | None = None,
 ) -> TrainingStart:
     """The network, and the targets' regression if any, started from all noisy one-way margins."""
-    tables = all_tables(marginals, graph)
+    tables = known_tables(marginals, graph)
     law = LevelLaw.of_tables(tables.value, domain, prior)
     margins, modelled = law.coarse_margins, law.groups.coarse
     network = causal_vae(spec, modelled, graph.graph, tables.value)

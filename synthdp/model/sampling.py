@@ -45,7 +45,7 @@ def sample(
     sums = fitted.tables.map(lambda _: dict[str, Sums]())
     for name, one in fitted.sums.items():
         sums = sums.zip(one).map(lambda both, name=name: both[0] | {name: both[1]})  # type: ignore[misc]
-    released = fitted.synthesizer.zip(fitted.tables).zip(sums)
+    released = fitted.synthesizer.zip(fitted.known).zip(sums)
     return released.map(lambda paid: table.draw(*paid[0], paid[1]))
 
 
@@ -62,7 +62,7 @@ def try_constraints(fitted: Fitted, spec: ReleaseSpec, *, rng: np.random.Generat
     if not constraints.expressions:
         return
     synthesizer, threads = fitted.synthesizer.value, spec.compute.threads
-    law = LevelLaw.of_tables(fitted.tables.value, constraints.domain, fitted.prior)
+    law = LevelLaw.of_tables(fitted.known.value, constraints.domain, fitted.prior)
 
     def drawn(rows: int) -> Codes:
         return law.drawn(synthesizer.sample(rows, rng=rng, threads=threads), rng=rng)

@@ -18,6 +18,7 @@ from synthdp.bundle.audit_record import AuditRecord, public_audit
 from synthdp.bundle.descriptions import published_sha256
 from synthdp.bundle.signing import Signer, load_signer
 from synthdp.bundle.table_files import CSV_NAME
+from synthdp.bundle.waves import PublishedWave
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, cleaned, encode
 from synthdp.errors import BudgetError, GateError, OutputError, VerifyError
@@ -47,7 +48,9 @@ from synthdp.verify.at_hand import published_entries
 
 @dataclass(frozen=True)
 class Job:
-    """Everything public about one run; `expected` is what `synthdp plan` says, where it begins."""
+    """Everything public about one run; `expected` is what `synthdp plan` says, where it begins, and
+    `waves` are those before.
+    """
 
     spec: ReleaseSpec
     domain: Domain
@@ -60,6 +63,7 @@ class Job:
     signer: Signer | None = None
     expected: Mapping[str, Any] | None = None
     prior: PublicRows | None = None
+    waves: tuple[PublishedWave, ...] = ()
 
     @property
     def spent(self) -> ReleasePlan:

@@ -84,6 +84,7 @@ def open_session(
             cap=connect.cap_of(spec),
             body=body,
             bound=job.plan.bound,
+            wave=connect.wave_of(spec),
         )
     elif reserved.get("plan_sha256") != digest or "published_sha256" not in reserved:
         raise BudgetError(
@@ -193,6 +194,7 @@ def own_job(
             delta=spec.privacy.delta,
             cap=connect.cap_of(spec),
             bound=plan.bound,
+            wave=connect.wave_of(spec),
         )
     return Job(
         spec,

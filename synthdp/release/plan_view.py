@@ -63,9 +63,10 @@ def plan_facts(
     estimands = played_estimands(spec, Domain.from_spec(spec.columns), plan)
     drawn = say_of_plan("many_rows", rows=rows)
     costs = {"expected": _expected(spec, plan), "attack": power.to_json() if power else None}
+    ledger = ledger_facts(spec, balance, plan.bound)
     return _planned_spends(plan) | {
         "dataset": spec.dataset.id,
-        "ledger": ledger_facts(spec, balance, plan.bound),
+        "ledger": ledger,
         "expected": costs["expected"],
         "quality": quality.to_json(),
         "estimands": estimands,
@@ -75,6 +76,7 @@ def plan_facts(
             *_engine(spec, plan),
             *_moments(spec, plan),
             *_notes(spec, plan),
+            *([say_of_plan("waves", waves=spec.waves, ledger=ledger)] if "waves" in ledger else []),
             *([attack_left_out(spec, costs) or str(power)] if power else []),
         ],
         "warnings": [

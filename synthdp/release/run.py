@@ -19,6 +19,7 @@ from synthdp.bundle.audit_record import audits_for_steward, public_audit
 from synthdp.bundle.content import BundleContent, check_target
 from synthdp.bundle.noisy_values import prior_json
 from synthdp.bundle.signing import load_signer
+from synthdp.bundle.waves import tables_of, waves_before
 from synthdp.bundle.write import foresee, write_bundle
 from synthdp.data.domain import Domain
 from synthdp.errors import GateError, OutputError
@@ -114,6 +115,7 @@ def release(
             audit = public_audit(out, plan)
             check_simulated(spec.gates, audit)
             check_target(out / "bundle", force=force)
+            waves = waves_before(spec, spec_path.parent)
             entries = entries_of(spec, spec_path)
             check_nearby(entries, spec.dataset.id, out)
             check_domain_from(spec, entries)
@@ -126,7 +128,9 @@ def release(
             ledger = open_ledger(spec, spec_path)
             check_affordable(spec, ledger.balance(spec.dataset.id), expected["ledger"])
         folder = run_folder.start(out, spec_path, text, command=run_folder.RELEASE, force=force)
-        job = Job(spec, domain, plan, ledger, folder, out, audit, given, signer, expected, prior)
+        job = Job(
+            spec, domain, plan, ledger, folder, out, audit, given, signer, expected, prior, waves
+        )
         with dropped_if_unpaid(job, afterwards.how_to("resume", spec, out)):
             return carry_out(job, force=force, attack=attack)
 
@@ -178,7 +182,10 @@ def resume(
             prior = public_rows(spec, domain, folder.spec_path.parent)
             plan = plan_for(spec, domain)
             audit = public_audit(out, plan)
-            job = Job(spec, domain, plan, ledger, folder, out, audit, given, signer, prior=prior)
+            waves = waves_before(spec, folder.spec_path.parent)
+            job = Job(
+                spec, domain, plan, ledger, folder, out, audit, given, signer, None, prior, waves
+            )
             if attack == "never":
                 afterwards.check_attacked(job, attack)
             return carry_out(job, force=True, attack=attack)
@@ -256,6 +263,7 @@ def _train(session: Session, job: Job) -> tuple[Fitted, list[str]]:
             progress=advance,
             check=lambda tables: notes.extend(check_total(tables, job.spec)),
             prior=job.prior,
+            earlier=tables_of(job.waves, job.domain),
         )
         try_constraints(fitted, job.spec, rng=fresh_generator())
     return fitted, notes
@@ -331,6 +339,7 @@ def publish(
         estimands=estimands_of(job, fitted),
         heaps=fitted.heaps,
         prior=prior_of(job, fitted),
+        waves=job.waves,
     )
     return write_bundle(job.bundle, content, ledger=job.ledger, force=force, signer=job.signer)
 

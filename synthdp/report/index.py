@@ -61,7 +61,8 @@ class IndexedBundle:
 class IndexedDataset:
     """The bundles of one dataset, oldest first; none where a ledger alone knows of it.
 
-    `without` are runs that have no bundle here, `withheld` how many of them got none.
+    `without` are runs that have no bundle here, `withheld` how many of them got none. `series` has
+    the waves side by side.
     """
 
     name: str
@@ -71,6 +72,7 @@ class IndexedDataset:
     bundles: tuple[IndexedBundle, ...]
     withheld: int
     without: ReportTable | None
+    series: ReportTable | None = None
 
     def lines(self) -> dict[str, list[Verdict | None]]:
         """By heading what is told of each bundle; None of one whose report has no such verdict."""
@@ -111,7 +113,8 @@ def index_text(content: IndexContent) -> str:
                 why = f": {line.text}" if line.state in ("fair", "bad") and line.text else ""
                 number = line.number.replace("\n", "; ")
                 told.append(f"   {line.heading}: {word}{number}{why}")
-        told += [", ".join(row) for row in dataset.without.rows] if dataset.without else []
+        tables = (dataset.series, dataset.without)
+        told += [", ".join(row) for table in tables if table for row in table.rows]
     return "\n".join(told)
 
 

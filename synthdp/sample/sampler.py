@@ -23,7 +23,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from synthdp.bundle.noisy_values import PRIOR, level_law
+from synthdp.bundle.noisy_values import PRIOR
+from synthdp.bundle.waves import known_law
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import OutputError, VerifyError
@@ -123,7 +124,7 @@ class Sampler:
         check_sums(bundle, (PRIOR,) if spec.prior else ())
         domain = Domain.from_spec(spec.columns)
         synthesizer, raked = Synthesizer.load(bundle), spec.sampling.rake
-        law = level_law(bundle, domain, margins=raked, shrunk=True)
+        law = known_law(bundle, spec, domain, margins=raked)
         sizes = law.groups.coarse.sizes
         if (synthesizer.columns, synthesizer.architecture.sizes) != (domain.names, sizes):
             raise VerifyError(

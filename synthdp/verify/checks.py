@@ -26,6 +26,7 @@ from synthdp.bundle.derived import BY_SPEC, OPTIONAL
 from synthdp.bundle.descriptions import DATACARD
 from synthdp.bundle.noisy_values import ESTIMANDS, PRIOR
 from synthdp.bundle.table_files import CROISSANT, CSV_NAME, PARQUET_NAME
+from synthdp.bundle.waves import INNOVATIONS, WAVES
 from synthdp.errors import SynthdpError, VerifyError, one_thread
 from synthdp.files import MAX_TEXT, SUMS, parse_json
 from synthdp.report.prose import say
@@ -309,6 +310,8 @@ CHECKS: dict[str, tuple[str, Check]] = {
     "table": (CSV_NAME, content.check_csv),
     "graph": ("graph.json", rewritten.check_graph),
     "noisy counts": ("marginals.json", content.check_marginals),
+    "waves": (WAVES, rewritten.check_waves),
+    "innovations": rewritten.by_others(INNOVATIONS),
     "model": ("model.safetensors", content.check_model),
     "prior": (PRIOR, content.check_prior),
     "noise": ("marginals.json", rows.check_noise),

@@ -19,6 +19,7 @@ from synthdp.bundle.content import sha256
 from synthdp.bundle.derived import BY_SPEC
 from synthdp.bundle.descriptions import public_spec
 from synthdp.ledger.entries import GENESIS, Balance, Entry
+from synthdp.ledger.waves import Wave
 from synthdp.privacy import accounting
 from synthdp.privacy.events.kinds import kind_of
 from synthdp.privacy.plan import GROUP_SIZES, Spend, bound_of
@@ -60,6 +61,9 @@ def check_ledger(reader: Reader) -> Iterator[str]:
     yield from (f"{name}: {p}" for p in _chain_problems(entries, content["run"], spec.dataset.id))
     yield from (f"{name}: {p}" for p in _run_problems(entries, spec))
     reserved = next((e.body for e in entries if e.kind == "reserve"), {})
+    wave = spec.waves and Wave(spec.waves.name, spec.waves.most).to_json()
+    if reserved.get("wave") != wave:
+        yield f"{name}: the reservation is of another wave, or of other people, than the spec says"
     told, filtered = content.get("balance", {}), "mu" in reserved
     yield from (f"{name}: {p}" for p in _balance_problems(told, spec, filtered=filtered))
     if filtered and "mu" in told:

@@ -17,6 +17,7 @@ from synthdp.bundle.derived import DERIVED, FILES, Derived
 from synthdp.bundle.descriptions import DATACARD
 from synthdp.bundle.noisy_values import ESTIMANDS, PRIOR
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME
+from synthdp.bundle.waves import INNOVATIONS, WAVES
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import BudgetError
@@ -126,6 +127,7 @@ class Reader:
         needed |= {"graph.json", "graph.svg"} if learned else set()
         needed |= {*SCORED_FILES} if spec.evaluation.dp_scores else set()
         needed |= {PRIOR} if spec.prior else set()
+        needed |= {INNOVATIONS} if self.holds(WAVES) else set()
         return needed | ({ESTIMANDS} if spec.pays_for_sums else set())
 
     @property

@@ -21,8 +21,10 @@ from synthdp.bundle.derived import EFFECTS, public_content
 from synthdp.bundle.linked import LinkedBundle
 from synthdp.bundle.linked_texts import visit_content
 from synthdp.bundle.noisy_values import ESTIMANDS
+from synthdp.bundle.waves import WAVES, tables_of
 from synthdp.errors import SynthdpError, VerifyError, printable
 from synthdp.files import SUMS, check_sums, read_text
+from synthdp.graph.waves import BREAK, series_of
 from synthdp.ledger.entries import Entry, balance_of_entries, decision_of, missing
 from synthdp.progress import Advance
 from synthdp.report import index
@@ -116,7 +118,28 @@ def _dataset(
         ),
         withheld=withheld,
         without=without,
+        series=_series(once[-1].opened) if once else None,
     )
+
+
+def _series(last: Bundle) -> ReportTable | None:
+    """What noisy tables of all waves say of the targets in each, by the last bundle of a series."""
+    if isinstance(last, LinkedBundle) or not last.waves or last.spec.waves is None:
+        return None
+    names = [*(wave.name for wave in last.waves), last.spec.waves.name]
+    asked, rows = last.spec.evaluation.targets or last.domain.names[:1], list[tuple[str, ...]]()
+    for (columns, _), told in series_of((*tables_of(last.waves, last.domain), last.tables)).items():
+        if len(columns) > 1 or columns[0] not in asked:
+            continue
+        smooth, steps = told.smoothed(), (1.0, *told.chances)
+        for i, label in enumerate(last.domain[columns[0]].labels[:12]):
+            cells = dict.fromkeys(names, "-")
+            for seen, mean, chance in zip(told.seen, smooth, steps, strict=True):
+                broke = "; a break" if chance < BREAK else ""
+                cells[names[seen.wave]] = f"{mean[i]:.3f} ({seen.shares[i]:.3f}){broke}"
+            rows.append((f"{columns[0]}: {label}", *cells.values()))
+    caption = f"Shares by wave of {last.spec.dataset.id}: of all waves' noisy tables, smoothed"
+    return ReportTable(f"{caption} (of the wave's own)", ("share", *names), tuple(rows))
 
 
 def _budget(once: Sequence[Found], own: Sequence[Entry]) -> tuple[str, bool]:
@@ -314,6 +337,8 @@ def read_bundle(place: Path, *, verify: bool, key: Ed25519PublicKey | None) -> F
     else:
         check_sums(place, STATED)
     entries, opened = tuple(published_entries(place)), open_stated(place)
+    if opened.spec.waves and opened.spec.waves.after:
+        check_sums(place, (WAVES,))
     if opened.spec.estimands:
         check_sums(place, (ESTIMANDS,))
     check_sums(place, [csv.name for csv, _ in opened.sources])

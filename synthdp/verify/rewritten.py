@@ -20,6 +20,7 @@ from synthdp.bundle.certificate import Certificate, profile_of
 from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, schema_problems
 from synthdp.bundle.noisy_values import ESTIMANDS, read_tables
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME, arrow_schema, group_rows, row_groups
+from synthdp.bundle.waves import WAVES, chain_problems, waves_from
 from synthdp.data.domain import Domain
 from synthdp.evaluate.dp_scores import dp_scores_of, headline
 from synthdp.graph.causal import CausalGraph
@@ -63,9 +64,9 @@ def rewritten(reader: Reader, file: str) -> Iterator[str]:
     derived = reader.derived[file]
     expected = derived.make(reader.bundle)
     if expected is None and reader.holds(file):
-        yield f"{file}: does not belong in this bundle; the spec states no publication"
+        yield f"{file}: does not belong in this bundle; its spec asks for none"
     elif expected is not None and not reader.holds(file):
-        yield f"{file}: is missing; the spec states a publication"
+        yield f"{file}: is missing; its spec asks for it"
     elif expected is not None and reader.text(file) != expected:
         yield f"{file}: {derived.wrong}"
 
@@ -101,6 +102,15 @@ def check_deployment(reader: Reader) -> Iterator[str]:
         # Of the expected record: the YAML of the file is never parsed, since it may be a bomb.
         record = deployment_record(reader.spec, reader.bundle.certificate, day=reader.day)
         yield from (f"{DEPLOYMENT}: {p}" for p in schema_problems(record))
+
+
+def check_waves(reader: Reader) -> Iterator[str]:
+    """The waves before are those whose digest the spec states, each by the one after it."""
+    if reader.holds(WAVES) != bool(reader.spec.waves and reader.spec.waves.after):
+        yield f"{WAVES}: must be there where the spec states a wave before, and nowhere else"
+    elif reader.holds(WAVES):
+        waves = waves_from(reader.json(WAVES))
+        yield from (f"{WAVES}: {problem}" for problem in chain_problems(waves, reader.spec))
 
 
 def by_others(file: str) -> tuple[str, Check]:

@@ -23,9 +23,11 @@ from scipy.stats import chi2
 from synthdp.bundle.audit_record import TableNoise
 from synthdp.bundle.noisy_values import ESTIMANDS, read_prior, read_tables
 from synthdp.bundle.table_files import CSV_NAME
+from synthdp.bundle.waves import earlier_waves, tables_of
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.level_groups import LevelLaw
+from synthdp.graph.waves import with_earlier
 from synthdp.inference.estimands import stated_sums
 from synthdp.model.constraints import Constraints
 from synthdp.model.planning import noisy_total
@@ -59,6 +61,7 @@ def check_rows(reader: Reader) -> Iterator[str]:
     if len(domain) < 2 or not reader.rows:
         return
     tables, rng = read_tables(reader.folder), fresh_generator()
+    tables = with_earlier(tables, tables_of(earlier_waves(reader.folder, spec), domain))
     law = LevelLaw.of_tables(tables, domain, read_prior(reader.folder))
     table, domain = law.groups.of(np.concatenate(reader.rows)), law.groups.coarse
     measured, drawn = _drawn(reader, tables, law, len(table), rng)

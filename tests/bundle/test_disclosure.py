@@ -171,7 +171,7 @@ class TestRegistryRecord:
 
     def test_missing(self, bundle: Path) -> None:
         (bundle / DEPLOYMENT).unlink()
-        assert f"{DEPLOYMENT}: is missing; the spec states a publication" in problems(bundle)
+        assert f"{DEPLOYMENT}: is missing; its spec asks for it" in problems(bundle)
 
     def test_no_publication_no_record(
         self, build: Any, tmp_path: Path, spec_text: str, made: Path
@@ -182,7 +182,7 @@ class TestRegistryRecord:
         assert not (folder / DEPLOYMENT).exists()
         assert DEPLOYMENT not in (folder / "README.md").read_text()
         shutil.copy(made / DEPLOYMENT, folder / DEPLOYMENT)
-        assert "does not belong in this bundle; the spec states no publication" in problems(folder)
+        assert "does not belong in this bundle; its spec asks for none" in problems(folder)
 
     @pytest.mark.parametrize(
         ("old", "new", "expected"),

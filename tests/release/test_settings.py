@@ -31,6 +31,8 @@ ONE_ROOM = {
     "CsvSource.missing_values": "privacy/test_source.py",
     "CsvSource.path": "privacy/test_source.py",
     "Datetime.derived": "model/test_derived.py",
+    "EarlierWave.bundle": "release/test_waves.py",  # as whole releases
+    "EarlierWave.sha256": "release/test_waves.py",
     "Graph.level": "graph/test_validation.py",
     "Graph.max_parents": "graph/test_measured_pc.py",
     "Graph.on_refuted": "release/test_release.py",  # with what `verify` makes of it
@@ -56,6 +58,7 @@ ONE_ROOM = {
     "Tracking.enabled": "tracking/test_tracker.py",
     "Tracking.experiment": "tracking/test_tracker.py",
     "Tracking.uri": "tracking/test_tracker.py",
+    "Waves.planned": "privacy/test_waves.py",
 }
 """Settings that one room alone reads, and the file of tests that tries them there."""
 OF_LINKED_TABLES = {

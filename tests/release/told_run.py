@@ -7,6 +7,7 @@ from unittest.mock import ANY
 import pytest
 
 from synthdp.inference.figures import Rows
+from synthdp.ledger.waves import Wave
 from synthdp.privacy.calibration import expected_fit_rows, sample_rate
 from synthdp.privacy.plan import MEASURE, TRAIN
 from tests.release import seams
@@ -52,6 +53,23 @@ OF_THE_RUN: dict[str, Told] = {
         {"privacy": {"cap": {"epsilon": 6.0, "delta": 2e-4}}},
         (of(seams.reserved, "cap"), None, (6.0, 2e-4)),
         (of(seams.facts, "cap"), None, (6.0, 2e-4)),
+    ),
+    "Waves.name": told(
+        {"waves": {"name": "b"}},
+        (of(seams.reserved, "wave"), Wave("a", None), Wave("b", None)),
+        (of(seams.facts, "waves/name"), "a", "b"),
+        base={"waves": {"name": "a", "people": "same"}},
+    ),
+    "Rotating.rotating": told(
+        {"waves": {"people": {"rotating": 3}}},
+        (of(seams.reserved, "wave"), Wave("a", 2), Wave("a", 3)),
+        says("certificate.md", "a person is in at most 3 waves"),
+        base={"waves": {"name": "a", "people": {"rotating": 2}}},
+    ),
+    "Disjoint.disjoint": told(
+        {"waves": {"people": {"disjoint": "cohort of it"}}},
+        says("certificate.md", "nobody is in two waves, as cohort of it is fixed at entry"),
+        base={"waves": {"name": "a", "people": {"disjoint": "birth year"}}},
     ),
     "Shares.measure": told(
         {"privacy": {"shares": {"measure": 0.5, "train": 0.5}}},

@@ -24,6 +24,21 @@ def amounts(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     )  # fmt: skip
 
 
+def waves(spec: ReleaseSpec) -> Iterator[SpecMistake]:
+    """A series has neighbours whose waves change by a person's rows alone, and a cap to plan by."""
+    waves, mode = spec.waves, spec.graph.mode
+    yield from claims(
+        (waves and spec.privacy.adjacency == "replace_one", "privacy.adjacency",
+         "replace_one cannot be used for waves: who is replaced by someone of another wave leaves"
+         " one table and comes to another", "use add_remove"),
+        (waves and waves.planned and not spec.privacy.cap, "waves.planned",
+         "there is no cap to keep a share of for the waves to come", "set privacy.cap"),
+        (waves and waves.after and mode in ("learn", "validate"), "waves.after",
+         f"graph mode {mode} tests noisy tables of one wave, and earlier ones do not help it",
+         "leave it out, or use graph.mode predict or given"),
+    )  # fmt: skip
+
+
 def suggested_delta(rows: int) -> str:
     """A power of ten at least ten times below 1 / rows."""
     return f"1e-{len(str(rows)) + 1}"

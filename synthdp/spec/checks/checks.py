@@ -217,6 +217,7 @@ CHECKS: tuple[Callable[[ReleaseSpec], Iterable[SpecMistake]], ...] = (
     columns.computed,
     columns.expressions,
     budget.amounts,
+    budget.waves,
     budget.shares,
     budget.pairs,
     budget.heaps,

@@ -79,6 +79,7 @@ from synthdp.spec.model.graph import (
     SynthesizerSettings,
 )
 from synthdp.spec.model.linked import VISIT_SCORES, LinkedRule, LinkedSpec, Node
+from synthdp.spec.model.waves import EarlierWave, Waves
 
 __all__ = [
     "ATTACK_FIGURES",
@@ -104,6 +105,7 @@ __all__ = [
     "Datetime",
     "DeclaredRows",
     "DomainFrom",
+    "EarlierWave",
     "Edge",
     "Edges",
     "Effect",
@@ -140,6 +142,7 @@ __all__ = [
     "SynthesizerSettings",
     "TableEstimand",
     "Tracking",
+    "Waves",
     "category_types",
     "derived_of",
     "starts_formula",
@@ -222,6 +225,12 @@ class ReleaseSpec(Model):
     compute: Compute = key("where the work is done", {"threads": 2}, default=Compute())
     publication: Publication | None = key(
         "what a public register asks about the release", _PUBLICATION, default=None
+    )
+    waves: Waves | None = key(
+        "which wave this is of a table that is collected again and again; all waves have one"
+        " dataset.id and one ledger",
+        {"name": "2027", "people": "same", "planned": 5},
+        default=None,
     )
     signing: Signing = key("who vouches for the bundle", {"required": False}, default=Signing())
     maps: dict[Name, ValueMap] = key(

@@ -569,10 +569,15 @@ class LinkedSpec(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_prior(cls, stated: Any) -> Any:
-        if isinstance(stated, dict) and "prior" in stated:
-            raise wrong(("prior", "a prior is of one table; of linked ones nothing is shrunk yet"))
-        return stated
+    def _of_one_table(cls, given: Any) -> Any:
+        refused = {
+            "prior": "a prior is of one table; of linked ones nothing is shrunk yet",
+            "waves": "linked tables are released without waves: the budgets of all releases add up;"
+            " delete it",
+        }
+        for name in refused.keys() & (given if isinstance(given, dict) else {}):
+            raise wrong((name, refused[name]))
+        return given
 
     @model_validator(mode="after")
     def _columns_of_tables(self) -> LinkedSpec:

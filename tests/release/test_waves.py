@@ -1,0 +1,220 @@
+"""Waves of a series from rows to verified bundles: what is charged, taken along and told."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from synthdp.bundle.content import sha256
+from synthdp.bundle.noisy_values import read_tables
+from synthdp.bundle.waves import INNOVATIONS, WAVES
+from synthdp.data.domain import Domain
+from synthdp.errors import OutputError, SpecError, VerifyError
+from synthdp.files import SUMS, text_sha256
+from synthdp.graph.level_groups import groups_of
+from synthdp.inference.answer import Questions
+from synthdp.ledger.ledger import Ledger
+from synthdp.privacy import plan
+from synthdp.release.run import release
+from synthdp.report.index import render_index
+from synthdp.sample.sampler import Sampler
+from synthdp.spec.load.loader import load_spec, parse_any, parse_spec
+from synthdp.verify.checks import inspect_bundle, verify_bundle
+from synthdp.verify.releases import index_of
+from tests.builders import predict_spec, predict_table
+
+pytestmark = pytest.mark.check
+
+NAMES = ("2025", "2026", "2027")
+UNJUDGED = {
+    "evaluation": {"enabled": False, "targets": ["smoker"]},
+    "attacks": {"membership": {"enabled": False}},
+}
+CAP = {"epsilon": 9.0, "delta": 1e-4}
+
+
+def spec_of(name: str, before: Path | None, people: Any = "same") -> dict[str, Any]:
+    asked = predict_spec(**UNJUDGED)
+    asked["dataset"]["id"] = "clinic"
+    asked["dataset"]["source"]["path"] = f"{name}.csv"
+    asked["privacy"] |= {"epsilon": 2.0, "cap": CAP}
+    asked["waves"] = {"name": name, "people": people, "planned": 3}
+    if before is not None:
+        digest = sha256(before / SUMS)
+        asked["waves"]["after"] = {
+            "bundle": str(before.relative_to(before.parents[1])),
+            "sha256": digest,
+        }
+    return asked
+
+
+def write(folder: Path, asked: dict[str, Any]) -> Path:
+    path = folder / f"{asked['waves']['name']}.yaml"
+    path.write_text(yaml.safe_dump(asked, sort_keys=False), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def series(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three waves; in the last one smokers and others have changed places."""
+    folder, before = tmp_path_factory.mktemp("series"), None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "GROUP_SIZES", (1, 2))
+        for name in NAMES:
+            table = predict_table()
+            if name == NAMES[-1]:
+                table["smoker"] = table["smoker"].map({"yes": "no", "no": "yes"})
+            table.to_csv(folder / f"{name}.csv", index=False)
+            release(write(folder, spec_of(name, before)), out=folder / name)
+            before = folder / name / "bundle"
+    return folder
+
+
+def test_every_wave_verifies_and_takes_those_before_along(series: Path) -> None:
+    for number, name in enumerate(NAMES):
+        bundle = series / name / "bundle"
+        verify_bundle(bundle)
+        assert (bundle / WAVES).exists() == (bundle / INNOVATIONS).exists() == (number > 0)
+        if number:
+            waves = json.loads((bundle / WAVES).read_text())["waves"]
+            assert [parse_spec(w["spec"], path="").waves.name for w in waves] == [*NAMES[:number]]  # type: ignore[union-attr]
+            own = load_spec(bundle / "spec.yaml").waves
+            assert own is not None and own.after is not None and own.after.bundle == "withheld"
+            assert own.after.sha256 == text_sha256(waves[-1]["sums"])
+    balance = Ledger(f"sqlite:///{series / '.synthdp' / 'ledger.db'}").balance("clinic")
+    assert [*balance.waves] == [*NAMES] and balance.epsilon == 6.0
+
+
+def test_waves_count_on_the_same_groups_and_can_be_sampled(series: Path) -> None:
+    domain = Domain.from_spec(load_spec(series / NAMES[0] / "bundle" / "spec.yaml").columns)
+    groups = [groups_of(read_tables(series / n / "bundle"), domain).starts for n in NAMES]
+    assert groups[0] == groups[1] == groups[2] and groups[0]
+    assert Sampler.of_bundle(series / NAMES[2] / "bundle").domain.names == domain.names
+
+
+def test_a_break_is_told_and_what_did_not_break_is_not(series: Path) -> None:
+    told = json.loads((series / "2027" / "bundle" / INNOVATIONS).read_text())
+    last = {tuple(t["columns"]): t["chances"][-1] for t in told["tables"]}
+    assert told["waves"] == [*NAMES] and last["sex", "smoker"] < told["break_below"]
+    assert last["sex",] > told["break_below"] and last["age",] > told["break_below"]
+    report = (series / "2027" / "bundle" / "report.html").read_text()
+    assert "noisy tables of earlier waves (2025, 2026)" in report and "sex and smoker" in report
+    quiet = (series / "2026" / "bundle" / "report.html").read_text()
+    assert "One step alone does not tell a break from drift" in quiet
+
+
+def test_the_certificate_says_of_which_waves_its_sums_are(series: Path) -> None:
+    text = (series / "2026" / "bundle" / "privacy" / "certificate.md").read_text()
+    assert "This is wave 2026 of a series, and these sums are of all its waves" in text
+    assert "the same people may be in all waves, whose budgets add up" in text
+
+
+def test_the_index_has_the_waves_side_by_side(series: Path) -> None:
+    content = index_of(series, page=series / "index.html", now=datetime(2028, 1, 1, tzinfo=UTC))
+    (dataset,) = content.datasets
+    assert dataset.series is not None and dataset.series.headings == ("share", *NAMES)
+    told = {row[0]: row[1:] for row in dataset.series.rows}
+    assert set(told) == {"smoker: no", "smoker: yes"}
+    assert all(
+        re.fullmatch(r"0\.\d{3} \(0\.\d{3}\)", cell) for row in told.values() for cell in row
+    )
+    assert "Shares by wave of clinic" in render_index(content)
+
+
+def test_changes_are_answered_since_waves_that_the_bundle_knows(series: Path) -> None:
+    asked = Questions(series / "2027" / "bundle")
+    found = asked.answer("change in share(smoker and sex == 'male') since 2025")
+    assert found.interval is not None and float(found.interval[1]) < -0.3
+    assert "change since wave 2025" in str(found) and found.tier == "A"
+    with pytest.raises(OutputError, match="knows no wave '2024' before it"):
+        asked.answer("change in share(smoker) since 2024")
+    with pytest.raises(OutputError, match="knows no wave '2024' before it"):
+        Questions(series / "2025" / "bundle").answer("change in share(smoker) since 2024")
+
+
+# --- planted faults ---
+
+
+def resummed(bundle: Path) -> None:
+    """Sums that fit the files, as a forger writes them."""
+    names = sorted(p.relative_to(bundle).as_posix() for p in bundle.rglob("*") if p.is_file())
+    lines = [f"{sha256(bundle / n)}  {n}\n" for n in names if n != SUMS]
+    (bundle / SUMS).write_text("".join(lines))
+
+
+def _another_table(waves: Any) -> None:
+    table = json.loads(waves[0]["marginals"])
+    table["tables"][0]["counts"][0] += 400
+    waves[0]["marginals"] = json.dumps(table)
+
+
+def _left_out(waves: Any) -> None:
+    del waves[0]
+
+
+def _other_sums(waves: Any) -> None:
+    waves[1]["sums"] += "\n"
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (_another_table, "wave 1: its spec or its tables were changed"),
+        (_left_out, "the waves before the first one are left out"),
+        (_other_sums, "wave 2 is not the one whose digest the spec after it states"),
+    ],
+)
+def test_verify_sees_waves_that_are_not_those_of_the_digest(
+    fault: Any, said: str, series: Path, tmp_path: Path
+) -> None:
+    bundle = shutil.copytree(series / "2027" / "bundle", tmp_path / "bundle")
+    content = json.loads((bundle / WAVES).read_text())
+    fault(content["waves"])
+    (bundle / WAVES).write_text(json.dumps(content))
+    resummed(bundle)
+    assert f"{WAVES}: {said}" in inspect_bundle(bundle).problems
+
+
+def test_a_release_refuses_another_bundle_than_the_one_it_names(series: Path) -> None:
+    asked = spec_of("2028", series / "2027" / "bundle")
+    asked["waves"]["after"]["sha256"] = "0" * 64
+    with pytest.raises(VerifyError, match="is not the one whose digest"):
+        release(write(series, asked), out=series / "2028")
+    asked["waves"]["after"]["bundle"] = "nowhere"
+    with pytest.raises(VerifyError, match="cannot be read: FileNotFoundError"):
+        release(write(series, asked), out=series / "2028")
+
+
+# --- specs ---
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"privacy": {"adjacency": "replace_one"}}, "replace_one cannot be used for waves"),
+        ({"privacy": {"cap": None}}, "there is no cap to keep a share of"),
+        ({"waves": {"people": "some"}}, "allowed: same"),
+        ({"waves": {"people": {"rotating": 0}}}, "got 0; it must be at least 1"),
+        ({"waves": {"people": {"disjoint": "cohort", "rotating": 4}}}, "unknown key"),
+    ],
+)
+def test_specs_of_waves_that_promise_nothing_are_refused(changes: Any, said: str) -> None:
+    asked = spec_of("2027", None)
+    for section, values in changes.items():
+        asked[section] |= values
+    with pytest.raises(SpecError) as caught:
+        parse_spec(yaml.safe_dump(asked), path="spec.yaml")
+    assert said in str(caught.value.to_json())
+
+
+def test_linked_tables_have_no_waves() -> None:
+    text = "synthdp: 1\ndataset: {id: d, tables: {}}\nwaves: {name: a, people: same}\n"
+    with pytest.raises(SpecError, match="linked tables are released without waves"):
+        parse_any(text, path="spec.yaml")
