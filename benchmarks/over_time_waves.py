@@ -33,7 +33,6 @@ from synthdp.data.encoding import encode
 from synthdp.evaluate.fidelity import fidelity
 from synthdp.files import SUMS
 from synthdp.graph.level_groups import equal_groups
-from synthdp.ledger.entries import Balance
 from synthdp.ledger.filter import FOR_LOST, gaussian_delta, gaussian_epsilon
 from synthdp.release.run import release
 from synthdp.spec.load.loader import load_spec
@@ -118,13 +117,13 @@ def judged(spec: Path, bundle: Path, csv: Path) -> float:
     ]
     groups = equal_groups(domain, margins)
     found = fidelity(groups.of(codes[0]), groups.of(codes[1]), groups.coarse, triples=0)
-    return float(found.tv2)
+    assert found.tv2 is not None  # Adult has more than one column
+    return found.tv2
 
 
 def run(folder: Path, waves: int, rows: int, *, broken: bool) -> None:
     table = pd.read_csv(ROOT / "specs" / "data" / "adult.csv", dtype=str, keep_default_na=False)
     names = [f"w{number}" for number in range(waves)]
-    last = names[-1]
     key = {"waves": waves, "rows": rows, "broken": broken}
     for name in ["single", "alone", *names]:
         number = waves - 1 if name in ("single", "alone") else names.index(name)
@@ -150,7 +149,6 @@ def run(folder: Path, waves: int, rows: int, *, broken: bool) -> None:
                 [*key, "release"], keep="last"
             )
             kept.to_csv(RESULTS, index=False)
-    assert last in names and Balance
 
 
 def broken_tables(bundle: Path) -> str:

@@ -108,7 +108,7 @@ def chain_problems(waves: Sequence[PublishedWave], spec: ReleaseSpec) -> Iterato
     domain, names, later = Domain.from_spec(spec.columns), {spec.waves and spec.waves.name}, spec
     for number, wave in zip(range(len(waves), 0, -1), reversed(waves), strict=True):
         of = f"wave {number}"
-        after = later.waves and later.waves.after
+        after = later.waves.after if later.waves else None
         sums = {
             name: digest for digest, _, name in (s.partition("  ") for s in wave.sums.split("\n"))
         }

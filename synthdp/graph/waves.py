@@ -61,8 +61,8 @@ class Seen:
 
 @dataclass(frozen=True)
 class Series:
-    """One table, filtered: what is known before each wave that counted it, of all but the first,
-    and after; the variance of steps, `drift`, of an average cell; and how likely steps as large as
+    """One table, filtered: what is known before each wave that counted it, but for the first, and
+    after; the variance of steps, `drift`, of an average cell; and how likely steps as large as
     those to each wave are.
     """
 

@@ -193,6 +193,9 @@ def red_lines(bundle: Path, ledger: Sequence[Entry]) -> tuple[RedLine, ...]:
     if not why and spec.publication and spec.publication.justification:
         why = "and publication.justification says why"
     ended = {e.run for e in ledger if (e.dataset, e.kind) == (spec.dataset.id, "settle")}
+    waves = {e.run: e.body["wave"]["name"] for e in ledger if e.body.get("wave")}
+    own = spec.waves and spec.waves.name
+    ended -= {run for run, name in waves.items() if name != own}  # of other tables
     runs = len(ended - {*searches(ledger, spec.dataset.id)})
     chosen = f"one of {runs} runs: chosen by how its figures look?"
     other = "; ".join(other_ids(spec, ledger))

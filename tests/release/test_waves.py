@@ -22,6 +22,7 @@ from synthdp.graph.level_groups import groups_of
 from synthdp.inference.answer import Questions
 from synthdp.ledger.ledger import Ledger
 from synthdp.privacy import plan
+from synthdp.release.gates import red_lines
 from synthdp.release.run import release
 from synthdp.report.index import render_index
 from synthdp.sample.sampler import Sampler
@@ -137,6 +138,12 @@ def test_changes_are_answered_since_waves_that_the_bundle_knows(series: Path) ->
         asked.answer("change in share(smoker) since 2024")
     with pytest.raises(OutputError, match="knows no wave '2024' before it"):
         Questions(series / "2025" / "bundle").answer("change in share(smoker) since 2024")
+
+
+def test_runs_of_other_waves_are_no_choice_among_several(series: Path) -> None:
+    ledger = Ledger(f"sqlite:///{series / '.synthdp' / 'ledger.db'}").entries()
+    (line,) = [x for x in red_lines(series / "2027" / "bundle", ledger) if x.what == "selection"]
+    assert line.state == "ok"
 
 
 # --- planted faults ---

@@ -229,7 +229,7 @@ class ReleaseSpec(Model):
     waves: Waves | None = key(
         "which wave this is of a table that is collected again and again; all waves have one"
         " dataset.id and one ledger",
-        {"name": "2027", "people": "same", "planned": 5},
+        {"name": "2027", "people": "same"},
         default=None,
     )
     signing: Signing = key("who vouches for the bundle", {"required": False}, default=Signing())
