@@ -24,7 +24,7 @@ from synthdp.bundle.content import REPORT, is_linked, sha256
 from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.derived import BY_SPEC, OPTIONAL
 from synthdp.bundle.descriptions import DATACARD
-from synthdp.bundle.noisy_values import ESTIMANDS, PRIOR
+from synthdp.bundle.noisy_values import ESTIMANDS
 from synthdp.bundle.table_files import CROISSANT, CSV_NAME, PARQUET_NAME
 from synthdp.errors import SynthdpError, VerifyError, one_thread
 from synthdp.files import MAX_TEXT, SUMS, parse_json
@@ -310,7 +310,6 @@ CHECKS: dict[str, tuple[str, Check]] = {
     "graph": ("graph.json", rewritten.check_graph),
     "noisy counts": ("marginals.json", content.check_marginals),
     "model": ("model.safetensors", content.check_model),
-    "prior": (PRIOR, content.check_prior),
     "noise": ("marginals.json", rows.check_noise),
     "estimands": (ESTIMANDS, rewritten.check_estimands),
     "rows of the model": (CSV_NAME, rows.check_rows),
