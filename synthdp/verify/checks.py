@@ -24,7 +24,7 @@ from synthdp.bundle.content import REPORT, is_linked, sha256
 from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.derived import BY_SPEC, OPTIONAL
 from synthdp.bundle.descriptions import DATACARD
-from synthdp.bundle.noisy_values import ESTIMANDS, PRIOR
+from synthdp.bundle.noisy_values import ESTIMANDS
 from synthdp.bundle.table_files import CROISSANT, CSV_NAME, PARQUET_NAME
 from synthdp.bundle.waves import INNOVATIONS, WAVES
 from synthdp.errors import SynthdpError, VerifyError, one_thread
@@ -313,7 +313,6 @@ CHECKS: dict[str, tuple[str, Check]] = {
     "waves": (WAVES, rewritten.check_waves),
     "innovations": rewritten.by_others(INNOVATIONS),
     "model": ("model.safetensors", content.check_model),
-    "prior": (PRIOR, content.check_prior),
     "noise": ("marginals.json", rows.check_noise),
     "estimands": (ESTIMANDS, rewritten.check_estimands),
     "rows of the model": (CSV_NAME, rows.check_rows),

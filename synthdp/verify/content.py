@@ -136,7 +136,8 @@ def misfits_of(column: ColumnDomain, text: pd.Series[str]) -> tuple[int, npt.NDA
 
 
 def check_marginals(reader: Reader) -> Iterator[str]:
-    """The noisy tables have the domain's shape, and no more precision than was paid for."""
+    """The noisy tables have the domain's shape, and no more precision than was paid for; a prior is
+    what they say."""
     domain = Domain.from_spec(reader.spec.columns)
     precision, grouped = 0.0, dict[str, tuple[int, ...]]()
     for table in reader.json("marginals.json")["tables"]:
@@ -177,6 +178,7 @@ def check_marginals(reader: Reader) -> Iterator[str]:
     if precision > paid * (1 + 1e-9):
         yield "marginals.json: claims less noise than the ledger's charges paid for"
     yield from (f"marginals.json: heaps: {problem}" for problem in _heap_problems(reader, domain))
+    yield from _prior_problems(reader)
 
 
 def _heap_problems(reader: Reader, domain: Domain) -> Iterator[str]:
@@ -208,7 +210,7 @@ def _heap_problems(reader: Reader, domain: Domain) -> Iterator[str]:
     )
 
 
-def check_prior(reader: Reader) -> Iterator[str]:
+def _prior_problems(reader: Reader) -> Iterator[str]:
     """The prior is there exactly where the spec has one, by its digest: counts of the same public
     rows in all of its tables, which are those that the model follows, used as much as they say.
     """

@@ -41,7 +41,7 @@ def test_a_good_bundle_passes(made: Path) -> None:
     assert (
         report.ok and report.delta == 1e-5 and report.epsilon is not None and 1 < report.epsilon < 3
     )
-    assert len(report.checks) == 26
+    assert len(report.checks) == 25
 
 
 @pytest.mark.check
