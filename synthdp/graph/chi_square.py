@@ -264,7 +264,7 @@ def answers(m: Mixture, *, level: float, margin: float) -> list[Answer]:
         p[far] = upper_tail(m.statistic[far], m.weights[far])
         critical = (chdtri(nu, level) - nu) * scale
         effect = np.minimum(np.sqrt(np.maximum(excess, 0.0) / m.gain), m.largest)
-        upper = np.sqrt(shift(excess, second, scale, -ndtri(level)) / m.gain)
+        upper = np.sqrt(shift(np.maximum(excess, 0.0), second, scale, -ndtri(level)) / m.gain)
         detectable = np.sqrt(shift(critical, second, scale, ndtri(POWER)) / m.gain)
     silent = ~(m.gain > 0)
     effect = np.where(silent, 0.0, effect)
