@@ -48,7 +48,7 @@ def test_unequal_weights_against_imhofs_integral(weights: list[float], x: float)
     assert found == pytest.approx(exact, rel=0.12, abs=2e-6)
 
 
-def test_a_statistic_below_its_mean_bounds_an_effect_as_one_at_its_mean_does() -> None:
+def test_a_statistic_that_is_improbably_low_bounds_an_effect_as_one_at_its_mean_does() -> None:
     """Variances are bounds: where they are far too large, nothing was seen, and not nothing."""
     weights = np.full((2, 9), 0.8)
     tests = Mixture(np.array([0.5, 7.2]), weights, np.full(2, 1e3), np.ones(2))

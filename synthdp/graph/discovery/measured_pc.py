@@ -136,7 +136,7 @@ class SearchSettings:
     networks. Without a further test it is `weak` up to so much evidence of the pair `alone`, and
     `clear` beyond. Of columns of more than `most_levels` levels none is told: of links of a class
     of 63 .85 were true where .99 was counted elsewhere. After a screen `clear` alone is told: below
-    it .84 and .49 of the links of two networks of hundreds of columns were true.
+    it .89 and .50 of the links of two networks of hundreds of columns were true.
     """
 
     levels: tuple[float, ...] = (0.01, 0.05, 0.1)
