@@ -83,6 +83,8 @@ Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 POWER = 0.8
 """Probability of detection that defines a detectable effect."""
+TOO_LOW = 0.95
+"""A p-value above which a statistic says that variances were taken too large, and nothing else."""
 Verdict = Literal["dependent", "independent", "undecided"]
 Query = tuple[str, str, tuple[str, ...]]
 """Are the first two columns independent given the columns of the third?"""
@@ -250,7 +252,8 @@ class Mixture:
 def answers(m: Mixture, *, level: float, margin: float) -> list[Answer]:
     """The answer of each test at its `level`.
 
-    An upper bound of the effect below `margin` counts as evidence for independence.
+    An upper bound of the effect below `margin` counts as evidence for independence. Variances are
+    bounds: a statistic that is improbably low bounds an effect as one at its mean does.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         first, second, third = map(m.moment, (1, 2, 3))
@@ -264,7 +267,8 @@ def answers(m: Mixture, *, level: float, margin: float) -> list[Answer]:
         p[far] = upper_tail(m.statistic[far], m.weights[far])
         critical = (chdtri(nu, level) - nu) * scale
         effect = np.minimum(np.sqrt(np.maximum(excess, 0.0) / m.gain), m.largest)
-        upper = np.sqrt(shift(excess, second, scale, -ndtri(level)) / m.gain)
+        seen = np.where(p > TOO_LOW, np.maximum(excess, 0.0), excess)
+        upper = np.sqrt(shift(seen, second, scale, -ndtri(level)) / m.gain)
         detectable = np.sqrt(shift(critical, second, scale, ndtri(POWER)) / m.gain)
     silent = ~(m.gain > 0)
     effect = np.where(silent, 0.0, effect)

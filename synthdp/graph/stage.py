@@ -19,7 +19,11 @@ from synthdp.errors import SynthdpError
 from synthdp.graph import validation
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.discovery import KnownTables, Releaser, algorithm_named
-from synthdp.graph.discovery.measuring import SCREEN, measure_round
+from synthdp.graph.discovery.measuring import (
+    SCREEN,
+    measure_round,
+    spends_without_screen,
+)
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.predict import pair_tables, predict, prediction_rounds
@@ -72,20 +76,13 @@ def rounds(
     seen.
 
     Raises:
-        SynthdpError: more pairs are open than may be measured, or screened by counts alone.
+        SynthdpError: more pairs are open than may be measured, or screened.
     """
     algorithm = algorithm_named(settings.algorithm)
     if settings.mode == "learn" or (settings.mode == "validate" and algorithm.tests):
         spends = algorithm.spends(settings, domain, rows)
         if counts_only and SCREEN in spends:
-            raise SynthdpError(
-                "graph: so many pairs of columns are open that a screen chooses some, which looks"
-                " at the levels of all rows; engine sql gives counts, and no rows",
-                hint=(
-                    "decide more pairs by graph.tiers, graph.forbidden or graph.groups; or export"
-                    " the rows to Parquet for engine arrow or dask"
-                ),
-            )
+            return spends_without_screen(settings, domain)
         return spends
     if settings.mode == "predict":
         return prediction_rounds(domain, rows_over_noise, counts_only=counts_only)

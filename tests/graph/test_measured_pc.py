@@ -179,6 +179,54 @@ def test_columns_of_a_hundred_categories_are_measured_in_pairs(
     assert all(e.provenance == "undecided" for e in few.edges if frozenset(e.pair) == {*"ab"})
 
 
+def test_what_a_class_of_many_levels_may_explain_is_no_link(
+    measurer: Callable[..., object],
+) -> None:
+    """Six signs of forty causes. Given the cause, noise hides what two signs share."""
+    rng = np.random.default_rng(5)
+    cause = rng.integers(0, 40, 20_000)
+    signs = [rng.random(20_000) < rng.beta(0.5, 0.5, 40)[cause] for _ in range(6)]
+    names = ("cause", *(f"sign{i}" for i in range(6)))
+    domain = Domain(
+        tuple(
+            ColumnDomain(n, "categorical", (*map(str, range(2 if n[0] == "s" else 40)),), False)
+            for n in names
+        )
+    )
+    codes = np.column_stack([cause, *signs]).astype(np.uint16)
+    measure = measurer(codes, domain, shares=SHARES, epsilon=1.0, rng=rng)
+    plan = MeasurePlan(joint_cells=1)
+    found = measured_pc(measure, plan, domain, Knowledge(domain.names))  # type: ignore[arg-type]
+    of = {e.pair: e.provenance for e in found.edges}
+    assert {p for p in of if of[p] == "learned"} <= {p for p in of if "cause" in p}
+    assert list(of.values()).count("learned") == 6
+    assert any(of[p] == "undecided" for p in of if "cause" not in p)
+
+
+def test_v_structures_give_a_column_no_more_parents_than_it_may_have(
+    measurer: Callable[..., object],
+) -> None:
+    """The third cause of a sum stays linked, where its v-structure would be one too many."""
+    rng = np.random.default_rng(9)
+    causes = rng.integers(0, 2, (100_000, 3))
+    effect = causes.sum(1) + (rng.random(100_000) < 0.2)
+    domain = Domain(
+        tuple(
+            ColumnDomain(n, "categorical", tuple("01234")[: 5 if n == "d" else 2], False)
+            for n in "abcd"
+        )
+    )
+    codes = np.column_stack([causes, effect]).astype(np.uint16)
+    measure = measurer(codes, domain, shares=SHARES, epsilon=3.0, rng=rng)
+    for most, parents in ((2, 2), (3, 3)):
+        plan = MeasurePlan(joint_cells=1, max_parents=most)
+        found = measured_pc(measure, plan, domain, Knowledge(domain.names))  # type: ignore[arg-type]
+        assert {frozenset(e.pair) for e in found.edges if e.structural} == {
+            frozenset((n, "d")) for n in "abc"
+        }
+        assert len(found.parents("d")) == parents
+
+
 def test_a_fully_specified_graph_measures_nothing() -> None:
     domain = Domain(tuple(ColumnDomain(n, "categorical", ("0", "1"), False) for n in "ab"))
 

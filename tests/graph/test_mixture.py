@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import chi2
 
-from synthdp.graph.chi_square import upper_tail
+from synthdp.graph.chi_square import Mixture, answers, upper_tail
 
 
 @pytest.mark.parametrize("p", [0.02, 1e-3, 1e-5, 1e-8])
@@ -44,3 +44,12 @@ def test_unequal_weights_against_imhofs_integral(weights: list[float], x: float)
     exact = 0.5 + float(np.sum(parts)) / np.pi
     (found,) = upper_tail(np.array([x]), w[None])
     assert found == pytest.approx(exact, rel=0.12, abs=2e-6)
+
+
+def test_a_statistic_that_is_improbably_low_bounds_an_effect_as_one_at_its_mean_does() -> None:
+    """Variances are bounds: where they are far too large, nothing was seen, and not nothing."""
+    weights = np.full((2, 9), 0.8)
+    tests = Mixture(np.array([0.5, 7.2]), weights, np.full(2, 1e3), np.ones(2))
+    below, at = answers(tests, level=0.05, margin=0.01)
+    assert below.effect_upper == at.effect_upper > 0.01
+    assert below.verdict == at.verdict == "undecided"

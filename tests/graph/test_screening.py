@@ -50,7 +50,9 @@ def chains(rng: np.random.Generator) -> Any:
 def narrow_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """More than 50 open pairs are screened: of 14 columns all 91."""
     monkeypatch.setattr(
-        measuring, "_measure_plan", lambda settings: MeasurePlan(max_pairs=50, max_screened=100)
+        measuring,
+        "_measure_plan",
+        lambda settings: MeasurePlan(max_pairs=50, max_screened=100),
     )
 
 
@@ -111,21 +113,30 @@ def test_what_is_too_wide_for_a_screen_is_refused() -> None:
 
 
 @pytest.mark.check
-def test_the_default_screens_from_25_000_open_pairs_on() -> None:
+def test_the_default_screens_from_25_000_open_pairs_on_and_from_5_000_with_many_categories() -> (
+    None
+):
     own, settings = algorithm_named("measured_pc"), Graph(mode="learn")
     assert SCREEN in own.spends(settings, towns(225), 1e4)
     assert SCREEN not in own.spends(settings, towns(224), 1e4)
     assert SCREEN in own.spends(settings, towns(1000), 1e4)
     with pytest.raises(SynthdpError, match="500500 pairs of columns are open, at most 500000"):
         own.spends(settings, towns(1001), 1e4)
+    codes = ColumnDomain("code", "categorical", tuple(map(str, range(33))), False)
+    assert SCREEN in own.spends(settings, Domain((*towns(100).columns, codes)), 1e4)
+    assert SCREEN not in own.spends(settings, Domain((*towns(99).columns, codes)), 1e4)
 
 
-def test_a_database_that_gives_counts_alone_is_refused_before_anything_is_spent() -> None:
+def test_a_database_that_gives_counts_alone_counts_all_pairs_or_is_refused_before_a_charge() -> (
+    None
+):
     settings = Graph(mode="learn")
     with pytest.raises(SynthdpError, match="engine sql gives counts, and no rows"):
         rounds(settings, towns(225), rows=1e4, counts_only=True)
-    assert SCREEN in rounds(settings, towns(225), rows=1e4)
-    assert SCREEN not in rounds(settings, towns(224), rows=1e4, counts_only=True)
+    codes = ColumnDomain("code", "categorical", tuple(map(str, range(33))), False)
+    wide = Domain((*towns(110).columns, codes))
+    assert SCREEN in rounds(settings, wide, rows=1e4)
+    assert SCREEN not in rounds(settings, wide, rows=1e4, counts_only=True)
 
 
 # --- what large tables score by chance ---

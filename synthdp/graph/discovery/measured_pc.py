@@ -20,7 +20,8 @@ effect found, or `max_separated_effect`. A v-structure needs much evidence (`dis
 Unless tests are sharp, a score turns arrows on a clear gain (`discovery.orient`).
 
 Links are three-valued. A pair is present if no test separates it, absent if a test bounds its
-effect below the plan's margin, and otherwise undecided, outside the graph's structure.
+effect below the plan's margin, and otherwise undecided, outside the graph's structure. Undecided is
+also a pair that a column of many levels may explain: noise of so many strata hides what is left.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from statistics import median
 from types import MappingProxyType
@@ -62,14 +63,14 @@ class MeasurePlan:
 
     `level`: of the pair tests as a family; `margin`: effect (Cohen's w) below which a pair counts
     as absent; `max_cells`: of a table of three columns or more, and `max_pair_cells` of one of two,
-    which has columns of hundreds of categories, too; `max_pairs`: open pairs, of more of which a
-    screen chooses some, `kept_per_column` for each column; `max_screened`: open pairs of a screen;
-    `max_tables`: of a later round;
-    `joint_cells`: up to here the whole table is measured at once; `order`: largest conditioning set
-    in rounds; `joint_order`: the same for the whole table, where larger sets leave strata too small
-    for their noise; `candidates`: columns to condition on that are tried per pair, by size of the
-    set (all of them in the whole table), where noise is large (`Effort`); `max_parents`: of a
-    column in the result.
+    which has columns of hundreds of categories, too; `max_pairs`: that are measured, and
+    `max_unscreened` beside a column of many categories: of more open pairs a screen chooses
+    `kept_per_column` for each column; `max_screened`: open pairs of a screen; `max_tables`: of a
+    later round; `joint_cells`: up to here the whole table is measured at once; `order`: largest
+    conditioning set in rounds; `joint_order`: the same for the whole table, where larger sets leave
+    strata too small for their noise; `candidates`: columns to condition on that are tried per pair,
+    by size of the set (all of them in the whole table), where noise is large (`Effort`);
+    `max_parents`: of a column in the result.
     """
 
     level: float = 0.05
@@ -77,6 +78,7 @@ class MeasurePlan:
     max_cells: int = 4096
     max_pair_cells: int = 1 << 16
     max_pairs: int = 25_000
+    max_unscreened: int = 5_000
     max_screened: int = 500_000
     kept_per_column: int = 3
     max_tables: int = 2000
@@ -93,6 +95,16 @@ class MeasurePlan:
     def shares(self, domain: Domain) -> Mapping[str, float]:
         """The rounds that a search may release, in order, with their share of the budget."""
         return JOINT_SHARES if self.joint(domain) else ROUND_SHARES
+
+    def screens(self, domain: Domain, open_pairs: int) -> bool:
+        """Whether a screen chooses among so many open pairs: a public fact.
+
+        It makes tables of many categories stand out of the noise. Where none has many, all pairs
+        are better: a screen leaves out the ends of v-structures.
+        """
+        many = any(c.levels > SETTINGS.most_levels and not c.ranged for c in domain.columns)
+        most = self.max_unscreened if many else self.max_pairs
+        return open_pairs > most and not self.joint(domain)
 
     def refuse_too_many(self, domain: Domain, knowledge: Knowledge) -> None:
         """Refuse more open pairs than may be measured: a public fact, before anything is spent."""
@@ -123,7 +135,8 @@ class SearchSettings:
     nothing was counted on, so they are not told. The highest of `plain` was .998, and .97 on public
     networks. Without a further test it is `weak` up to so much evidence of the pair `alone`, and
     `clear` beyond. Of columns of more than `most_levels` levels none is told: of links of a class
-    of 63 .85 were true where .99 was counted elsewhere.
+    of 63 .85 were true where .99 was counted elsewhere. After a screen `clear` alone is told: below
+    it .89 and .50 of the links of two networks of hundreds of columns were true.
     """
 
     levels: tuple[float, ...] = (0.01, 0.05, 0.1)
@@ -187,6 +200,8 @@ def measured_pc(
         separators=search.candidate_sets,
         separates=lambda answer, tests: separates(answer, tests, level=search.effort.level),
     )
+    hidden = {p for p in skeleton.linked if search.hides(skeleton.evidence.get(p, ()))}
+    skeleton = replace(skeleton, linked=skeleton.linked - hidden)
     links = sorted(skeleton.linked, key=lambda p: (domain.index(p[0]), domain.index(p[1])))
     sure: list[Collider] = []
 
@@ -195,14 +210,14 @@ def measured_pc(
         return sure
 
     silent = (pair for pair in knowledge.undecided_pairs if pair not in skeleton.evidence)
-    graph = oriented(knowledge, links, colliders, shielded=(*knowledge.untested, *silent))
+    graph = oriented(knowledge, links, colliders, shielded=(*knowledge.untested, *silent, *hidden))
     read = pc.reading(
         search.turned(graph),
         knowledge,
         unclear=skeleton.unclear(knowledge),
         strength=skeleton.effect,
         max_parents=plan.max_parents,
-        probability=partial(search.probability, skeleton.evidence),
+        probability=partial(search.probability, skeleton.evidence, screened=pairs is not None),
     )
     return with_marks(read, skeleton, knowledge, sure, cache(search.verdict)) if unseen else read
 
@@ -322,15 +337,19 @@ class _Search:
     def _pair(self, a: str, b: str) -> Pair:
         return (a, b) if self.domain.index(a) < self.domain.index(b) else (b, a)
 
-    def probability(self, evidence: pc.Evidence, pair: Pair) -> float | None:
+    def probability(
+        self, evidence: pc.Evidence, pair: Pair, *, screened: bool = False
+    ) -> float | None:
         """The probability of a link; unknown where the whole table was measured at once, or one of
-        the columns has many levels.
+        the columns has many levels, and below the highest where a screen left pairs out: what
+        separates a pair may be among them.
         """
         tests = evidence.get(self._pair(*pair))
         many = any(self.domain[name].levels > SETTINGS.most_levels for name in pair)
         if self.joint or many or not tests:
             return None
-        return link_probability(tests, ordered=self.ordered.applies((*pair, ())))
+        told = link_probability(tests, ordered=self.ordered.applies((*pair, ())))
+        return None if screened and (told or 0.0) < SETTINGS.clear else told
 
     def turned(self, graph: Pdag) -> Pdag:
         """With the arrows of a second opinion, where tests are blunt, and none uses an order."""
@@ -350,7 +369,20 @@ class _Search:
             answers = self._answer(ordered, level=self.plan.level)
             for (a, c, given), answer in zip(ordered, answers, strict=True):
                 found[a, c][given] = answer
-        return surest_colliders(triples, tests, larger)
+        into: dict[str, set[str]] = {name: set() for name in self.domain.names}
+        kept = []
+        for a, b, c in surest_colliders(triples, tests, larger):
+            if len(into[b] | {a, c}) <= self.plan.max_parents:
+                into[b] |= {a, c}
+                kept.append((a, b, c))
+        return kept
+
+    def hides(self, tests: Sequence[pc.Test]) -> bool:
+        """Whether a column of many levels may explain a link: the test given it found nothing, and
+        was too blunt to separate the pair.
+        """
+        many = {c.name for c in self.domain.columns if c.levels > SETTINGS.most_levels}
+        return any(a.verdict != "dependent" and many & {*given} for given, a in tests)
 
     def _collider_queries(self, graph: Pdag, pair: Pair, middle: str) -> Iterator[Query]:
         if not self.joint:

@@ -18,6 +18,7 @@ import numpy as np
 
 from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
+from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery.measured_pc import MeasurePlan, measured_pc
 from synthdp.graph.discovery.skeleton import Algorithm, KnownTables, Releaser
@@ -39,11 +40,6 @@ ORDERED_SHARES: Mapping[str, float] = {COLUMNS: 0.05, PAIRS: 0.95}
 """Shares where every open pair has an ordered column: tables of pairs answer all questions."""
 MIXED_SHARES: Mapping[str, float] = {COLUMNS: 0.05, PAIRS: 0.7, "triples": 0.15, "quadruples": 0.1}
 """Shares where some column is counted on groups, and some pairs have no order."""
-
-
-def screens(plan: MeasurePlan, domain: Domain, open_pairs: int) -> bool:
-    """Whether a search screens its open pairs: a public fact."""
-    return not plan.joint(domain) and open_pairs > plan.max_pairs
 
 
 def with_screen(shares: Mapping[str, float]) -> Mapping[str, float]:
@@ -121,12 +117,32 @@ def _spends(settings: Graph, domain: Domain, _: float) -> Mapping[str, Mechanism
     knowledge = Knowledge.from_spec(settings, domain.names)
     plan.refuse_too_many(domain, knowledge)
     shares = _shares(plan, settings, domain)
-    if screens(plan, domain, len(knowledge.undecided_pairs)):
-        shares = with_screen(shares)
-    rounds = {name: adaptive_round(domain, part) for name, part in shares.items()}
-    if SCREEN in shares:
-        rounds[SCREEN] = screen_round(domain, plan.kept_per_column * len(domain), shares[SCREEN])
-    return rounds
+    if not plan.screens(domain, len(knowledge.undecided_pairs)):
+        return _rounds(domain, shares)
+    shares = with_screen(shares)
+    screen = screen_round(domain, plan.kept_per_column * len(domain), shares[SCREEN])
+    return {**_rounds(domain, shares), SCREEN: screen}
+
+
+def spends_without_screen(settings: Graph, domain: Domain) -> Mapping[str, MechanismFactory]:
+    """The rounds of a search of rows that are counted elsewhere, and that no screen sees.
+
+    Raises:
+        SynthdpError: more pairs are open than may be measured.
+    """
+    plan = _measure_plan(settings)
+    if len(Knowledge.from_spec(settings, domain.names).undecided_pairs) > plan.max_pairs:
+        raise SynthdpError(
+            "graph: so many pairs of columns are open that a screen chooses some, which looks at"
+            " the levels of all rows; engine sql gives counts, and no rows",
+            hint="decide more pairs by graph.tiers, graph.forbidden or graph.groups; or export the"
+            " rows to Parquet for engine arrow or dask",
+        )
+    return _rounds(domain, _shares(plan, settings, domain))
+
+
+def _rounds(domain: Domain, shares: Mapping[str, float]) -> Mapping[str, MechanismFactory]:
+    return {name: adaptive_round(domain, part) for name, part in shares.items()}
 
 
 def _shares(plan: MeasurePlan, settings: Graph, domain: Domain) -> Mapping[str, float]:
@@ -146,7 +162,7 @@ def _search(
     before = [] if known is None else [*known.value]
     plan, knowledge = _measure_plan(settings), Knowledge.from_spec(settings, domain.names)
     groups, open_pairs = LevelGroups(domain, {}), len(knowledge.undecided_pairs)
-    wide, chosen = screens(plan, domain, open_pairs), None
+    wide, chosen = SCREEN in releaser.plan.graph, None
     fine = {column.name for column in fine_columns(domain)}
     if open_pairs and (wide or COLUMNS in _shares(plan, settings, domain)):
         counted = [(name,) for name in domain.names if wide or name in fine]
