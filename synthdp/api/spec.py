@@ -16,6 +16,7 @@ from synthdp.progress import stage
 if TYPE_CHECKING:
     import pandas as pd
 
+    from synthdp.api.checked import Checked
     from synthdp.bundle.audit_record import AuditRecord
     from synthdp.ledger.entries import Balance
     from synthdp.release.job import ReleaseOutcome
@@ -132,6 +133,23 @@ class Spec:
             raise SpecError([SpecProblem("spec", 1, 1, "spec", message, PLAIN_VALUES)]) from None
         path = Path(folder) / NO_FILE
         return cls(with_lists(text, path=NO_FILE, folder=Path(folder)), path=path)
+
+    @staticmethod
+    def check(text: str | None = None, *, path: str | Path = NO_FILE) -> Checked:
+        """All that a text shows at once, as that of the file at `path`; of the file itself where
+        there is no text. Nothing is raised, no row is read.
+
+        >>> import synthdp
+        >>> checked = synthdp.Spec.check(path="clinic.yaml")
+        >>> checked.spec, checked.mistakes
+        (Spec('clinic.yaml': dataset 'clinic', 3 columns, epsilon 1, graph given), ())
+        >>> text = checked.spec.text.replace("upper: 110", "upper: 1")
+        >>> [p.loc for p in synthdp.Spec.check(text, path="clinic.yaml").mistakes]
+        [('columns', 'age', 'lower')]
+        """
+        from synthdp.api.checked import check
+
+        return check(text, Path(path))
 
     @staticmethod
     def draft(dtypes: Mapping[str, Any], *, rows: int | None = None) -> str:

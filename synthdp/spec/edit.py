@@ -191,7 +191,8 @@ def _edited(
     field = "".join(f" #{s + 1}" if isinstance(s, int) else f".{s}" for s in loc).lstrip(".")
     told = "cannot be changed here without changing more; nothing was written"
     shown = "take it out" if value is _GONE else f"write `{loc[-1]}: {yaml_value(value)}`"
-    raise SpecError([SpecProblem(path, *tree.place(loc), field, told, f"by hand: {shown}")])
+    hint = f"by hand: {shown}"
+    raise SpecError([SpecProblem(path, *tree.place(loc), field, told, hint, loc=loc)])
 
 
 def _expected(content: Any, loc: Loc, value: Any) -> Any:

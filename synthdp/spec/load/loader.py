@@ -227,7 +227,8 @@ def _problem(
         else:
             name = segment if segment.isprintable() and len(segment) <= 60 else repr(segment[:60])
             shown += f".{name}" if shown else name
-    return SpecProblem(path, *place, shown or "spec", mistake.message, mistake.hint)
+    told = (shown or "spec", mistake.message, mistake.hint)
+    return SpecProblem(path, *place, *told, loc=mistake.loc[:text])
 
 
 def _listed(problems: list[SpecProblem]) -> list[SpecProblem]:
