@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import synthdp
-from synthdp.errors import SpecError
+from synthdp.cli.plan import watch
+from synthdp.errors import BudgetError, SpecError
 from synthdp.spec.checks.columns import is_outcome, unanswered
 from synthdp.spec.load.loader import parse_any
 from tests.api.conftest import CLINIC, clinic
@@ -109,3 +110,20 @@ def test_watch_tells_anew_after_each_save_and_reads_no_row(tmp_path: Path) -> No
     assert third["plan"]["epsilon"] == 2 and "refused" not in third
     assert not (tmp_path / ".synthdp").exists()
     assert len(clinic()) > 0
+
+
+def test_what_the_ledger_refuses_is_told_beside_the_forecast(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = "the cap is spent"
+
+    def refuse(*_: object) -> None:
+        raise BudgetError(told)
+
+    monkeypatch.setattr("synthdp.ledger.connect.check_affordable", refuse)
+    (tmp_path / "clinic.yaml").write_text(CLINIC)
+    with pytest.raises(SystemExit) as ended:
+        watch(tmp_path / "clinic.yaml", once=True)
+    printed = capsys.readouterr().out
+    assert ended.value.code == 0 and printed.startswith("no mistakes\nepsilon 1: ")
+    assert printed.endswith(f"refused: {told}\nno row was read, nothing was spent\n")
