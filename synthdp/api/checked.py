@@ -12,6 +12,7 @@ from synthdp.api.spec import Spec
 from synthdp.errors import SpecError, SpecProblem
 from synthdp.spec.checks.columns import unanswered
 from synthdp.spec.load.loader import own_text, with_lists
+from synthdp.spec.load.wording import Loc, field_of
 from synthdp.spec.load.yaml_tree import Node, read
 
 
@@ -97,20 +98,16 @@ def _remarks(spec: Spec, tree: Node, path: str) -> Iterator[SpecProblem]:
 def _placed(warning: str, tree: Node, path: str) -> SpecProblem:
     """A warning at the deepest place that it begins with, as `columns.age.bins: ...` does."""
     where, _, message = warning.partition(": ")
-    rest = re.sub("^column '(.*)'$", r"columns.\1", where)
-    rest = re.sub("^privacy_unit$", "dataset.privacy_unit", rest)
-    node, loc = tree, tuple[str | int, ...]()
-    while rest:
-        listed = re.match(r" #(\d+)", rest)
-        names = [k for k in node.entries if rest == k or rest.startswith((f"{k}.", f"{k} #"))]
-        if not listed and not names:
-            break
-        key: str | int = int(listed[1]) - 1 if listed else max(names, key=len)
-        below = node.child(key)
-        if below is None:
-            break
-        node, loc = below, (*loc, key)
-        rest = rest[len(listed[0] if listed else str(key)) :].removeprefix(".")
-    if not loc:
+    named = re.sub("^column '(.*)'$", r"columns.\1", where)
+    named = re.sub("^privacy_unit$", "dataset.privacy_unit", named)
+    places = [loc for loc in _places(tree) if named.startswith(field_of(loc))]
+    if not places:
         return SpecProblem(path, 1, 1, "spec", warning)
+    loc = max(places, key=lambda loc: len(field_of(loc)))
     return SpecProblem(path, *tree.place(loc), where, message, loc=loc)
+
+
+def _places(node: Node, loc: Loc = ()) -> Iterator[Loc]:
+    for key, inside in (*node.entries.items(), *enumerate(node.items)):
+        yield (*loc, key)
+        yield from _places(inside, (*loc, key))

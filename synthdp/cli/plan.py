@@ -108,10 +108,7 @@ def watch(
             _tell(found, epsilons, head=head, as_json=as_json)
             if once:
                 sys.exit(0 if found.spec else SpecError.exit_code)
-        time.sleep(WATCH_SECONDS)
-
-
-WATCH_SECONDS = 0.5
+        time.sleep(0.5)
 
 
 def _tell(found: Checked, epsilons: list[float], *, head: str, as_json: bool) -> None:

@@ -27,7 +27,7 @@ from synthdp.errors import SpecError, SpecProblem
 from synthdp.spec.addresses import home
 from synthdp.spec.checks.checks import cross_problems
 from synthdp.spec.edit import put
-from synthdp.spec.load.wording import Mistake, SpecMistake, findings, unreadable
+from synthdp.spec.load.wording import Mistake, SpecMistake, field_of, findings, unreadable
 from synthdp.spec.load.yaml_tree import LIMITS, Node, read
 from synthdp.spec.model import LinkedSpec, ReleaseSpec
 from synthdp.spec.model.rules import fill_defaults, fill_linked
@@ -220,15 +220,9 @@ def _problem(
     """At a path such as `graph.edges #2`, counted from 1, which ends at the text in the file."""
     nodes: list[Node] = [] if tree is None else list(tree.along(mistake.loc))
     text = next((i for i, node in enumerate(nodes) if node.kind == "scalar"), len(mistake.loc))
-    shown = ""
-    for segment in mistake.loc[:text]:
-        if isinstance(segment, int):
-            shown += f" #{segment + 1}"
-        else:
-            name = segment if segment.isprintable() and len(segment) <= 60 else repr(segment[:60])
-            shown += f".{name}" if shown else name
-    told = (shown or "spec", mistake.message, mistake.hint)
-    return SpecProblem(path, *place, *told, loc=mistake.loc[:text])
+    loc = mistake.loc[:text]
+    told = (field_of(loc) or "spec", mistake.message, mistake.hint)
+    return SpecProblem(path, *place, *told, loc=loc)
 
 
 def _listed(problems: list[SpecProblem]) -> list[SpecProblem]:
