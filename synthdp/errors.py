@@ -72,7 +72,10 @@ def error_json(
 
 @dataclass(frozen=True)
 class SpecProblem:
-    """One mistake in a spec: its place (1-based line and column), its value, what is allowed."""
+    """One mistake in a spec: its place (1-based line and column), its value, what is allowed.
+
+    `loc` is the path of `field`, as keys and positions.
+    """
 
     path: str
     line: int
@@ -80,6 +83,7 @@ class SpecProblem:
     field: str
     message: str
     hint: str | None = None
+    loc: tuple[str | int, ...] = ()
 
     def __str__(self) -> str:
         where = f"{self.path}:{self.line}:{self.column}: {self.field}: {self.message}"

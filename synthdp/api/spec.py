@@ -16,6 +16,7 @@ from synthdp.progress import stage
 if TYPE_CHECKING:
     import pandas as pd
 
+    from synthdp.api.checked import Checked
     from synthdp.bundle.audit_record import AuditRecord
     from synthdp.ledger.entries import Balance
     from synthdp.release.job import ReleaseOutcome
@@ -117,7 +118,8 @@ class Spec:
         import yaml
 
         from synthdp.errors import OutputError, SpecError, SpecProblem
-        from synthdp.spec.load.loader import PLAIN_VALUES, with_lists
+        from synthdp.spec.edit import PLAIN_VALUES
+        from synthdp.spec.load.loader import with_lists
         from synthdp.spec.writing import yaml_text
 
         if not Path(folder).is_dir():
@@ -131,6 +133,23 @@ class Spec:
             raise SpecError([SpecProblem("spec", 1, 1, "spec", message, PLAIN_VALUES)]) from None
         path = Path(folder) / NO_FILE
         return cls(with_lists(text, path=NO_FILE, folder=Path(folder)), path=path)
+
+    @staticmethod
+    def check(text: str | None = None, *, path: str | Path = NO_FILE) -> Checked:
+        """All that a text shows at once, as that of the file at `path`; of the file itself where
+        there is no text. Nothing is raised, no row is read.
+
+        >>> import synthdp
+        >>> checked = synthdp.Spec.check(path="clinic.yaml")
+        >>> checked.spec, checked.mistakes
+        (Spec('clinic.yaml': dataset 'clinic', 3 columns, epsilon 1, graph given), ())
+        >>> text = checked.spec.text.replace("upper: 110", "upper: 1")
+        >>> [p.loc for p in synthdp.Spec.check(text, path="clinic.yaml").mistakes]
+        [('columns', 'age', 'lower')]
+        """
+        from synthdp.api.checked import check
+
+        return check(text, Path(path))
 
     @staticmethod
     def draft(dtypes: Mapping[str, Any], *, rows: int | None = None) -> str:
@@ -175,10 +194,29 @@ class Spec:
         >>> synthdp.Spec.load("clinic.yaml").replace(epsilon=2)
         Spec('clinic.yaml': dataset 'clinic', 3 columns, epsilon 2, graph given)
         """
-        from synthdp.spec.load.loader import replaced, with_lists
+        from synthdp.spec.edit import replaced
+        from synthdp.spec.load.loader import with_lists
 
         text, name = replaced(self.text, changes, path=self.path.name), self.path.name
         return Spec(with_lists(text, path=name, folder=self.path.parent), path=self.path)
+
+    def edited(self, loc: Sequence[str | int], *value: Any) -> Spec:
+        """The same spec with a `value` at a path of keys and positions, or without what is there.
+
+        Comments, order and all other lines stay as they are.
+
+        Raises:
+            SpecError: the new spec has mistakes, or this cannot be changed without changing more.
+
+        >>> import synthdp
+        >>> synthdp.Spec.load("clinic.yaml").edited(("columns", "age", "upper"), 99).columns["age"]
+        Integer(...upper=99...)
+        """
+        from synthdp.spec.edit import drop, set_value
+
+        name, place = self.path.name, tuple(loc)
+        edit = set_value(self.text, place, *value, path=name) if value else None
+        return Spec(drop(self.text, place, path=name) if edit is None else edit, path=self.path)
 
     @property
     def columns(self) -> Mapping[str, Column]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -79,10 +80,7 @@ def plan_text(facts: Mapping[str, Any]) -> str:
         *(f"warning: {w}" for w in facts.get("warnings", ())),
     ]
     if "what_if" in facts:
-        from synthdp.release.what_if import figures_table
-
-        header, rows = figures_table(facts["what_if"])
-        parts += ["", Rows(header, rows, numbers=range(1, len(header)))]
+        parts += ["", *_what_if_table(facts["what_if"])]
     if "rehearsal" in facts:
         parts += ["", *_rehearsal_parts(facts["rehearsal"])]
     return "\n".join(map(render, parts))
@@ -122,6 +120,41 @@ def linked_plan_text(facts: Mapping[str, Any]) -> str:
             ],
         )
     )
+
+
+def forecast_text(facts: Mapping[str, Any]) -> str:
+    """The lines of a plan that a steward looks at while writing: what it would protect, cost and
+    answer. Its first alternative is the plan's own epsilon; others make a table.
+    """
+    if "at_most" in facts:
+        return linked_plan_text(facts)
+    own, *others = facts["what_if"]
+    worst = sorted(facts["quality"]["columns"], key=lambda c: -c["tv1"])[:4]
+    columns = ", ".join(f"{c['column']} {1000 * c['tv1']:.0f}" for c in worst)
+    asked = [told for told in facts["estimands"] if told["statistic"] != "table"]
+    answered = sum(not told["likely_refused"] for told in asked)
+    claims = [least for _, least in facts["quality"]["claims"]]
+    medium = sum(least is not None and least <= 0.3 for least in claims)
+    lines = [
+        f"epsilon {facts['epsilon']:g}: someone who knows every other row is right about one unit"
+        f" with at most {math.ceil(1000 * own['right_at_most']) / 10:g}% (guessing: 50%)",
+        f"ledger: {_ledger_line(facts['ledger'])}",
+        f"in the wrong level, of 1,000 rows: {1000 * facts['quality']['tv1']:.0f} of a column;"
+        f" {columns}",
+        *([f"estimands: {answered} of {len(asked)} likely answered"] if asked else ()),
+        *map(estimand_line, asked),
+        *([f"claims of the graph: a test sees a medium effect in {medium} of {len(claims)}"]
+          if claims else ()),
+        *(["", *_what_if_table([own, *others])] if others else ()),
+    ]  # fmt: skip
+    return "\n".join(map(render, lines))
+
+
+def _what_if_table(options: Sequence[Mapping[str, Any]]) -> list[object]:
+    from synthdp.release.what_if import figures_table
+
+    header, rows = figures_table(options)
+    return [Rows(header, rows, numbers=range(1, len(header)))]
 
 
 def _expected_line(expected: Mapping[str, float]) -> str:

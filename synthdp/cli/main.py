@@ -18,7 +18,7 @@ import typer
 from synthdp.cli.bundle import answer, copies, effect, export, index, sample, show_pair
 from synthdp.cli.graph import graph_app
 from synthdp.cli.options import Commands, begin, say, show_error, shown, terminable
-from synthdp.cli.plan import attack, budget, plan, release, resume, study
+from synthdp.cli.plan import attack, budget, plan, release, resume, study, watch
 from synthdp.cli.review import review_app
 from synthdp.cli.spec import init, inspect, schema, validate
 from synthdp.errors import BUDGET, StoppedError, SynthdpError, budget_note, error_json, withheld
@@ -34,7 +34,7 @@ app = typer.Typer(
 app.add_typer(graph_app, name="graph", **shown("graph"))
 app.add_typer(review_app)
 for command in (
-    *(validate, schema, init, inspect, plan, release, resume, attack),
+    *(validate, schema, init, inspect, plan, watch, release, resume, attack),
     *(budget, sample, answer, effect, copies, index, export, study),
 ):
     app.command(**shown(command.__name__))(command)

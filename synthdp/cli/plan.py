@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import math
+import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -13,8 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from synthdp.cli.options import Json, Out, SpecArgument, show, working, write_file
+from synthdp.errors import SynthdpError
 
 if TYPE_CHECKING:
+    from synthdp.api.checked import Checked
     from synthdp.release.job import ReleaseOutcome
 
 
@@ -72,6 +76,61 @@ def plan(
         planned, balance = loaded.planned(epsilons, rehearse=rehearse, half_width=half_width)
     show(planned, as_json=as_json)
     check_affordable(loaded.content, balance, planned.ledger)
+
+
+def watch(
+    spec: SpecArgument,
+    what_if: Annotated[
+        str | None,
+        typer.Option("--what-if", help="Other epsilons to tell of, such as 0.5,1,2,4."),
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Tell it once, and fail where there are mistakes.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Check a spec and tell what its release would come to, at once and after each save, until
+    Ctrl-C: mistakes with line and column, warnings, and the plan. Reads no row, spends nothing.
+    """
+    from synthdp.api.checked import check
+    from synthdp.errors import SpecError
+    from synthdp.spec.load.loader import own_text
+
+    epsilons, seen = [] if what_if is None else _epsilons(what_if, "--what-if"), None
+    while True:
+        try:
+            now = own_text(spec)
+        except SpecError as error:
+            now = str(error)
+        if now != seen:
+            seen, found = now, check(None, spec)
+            head = "" if once else time.strftime("%H:%M:%S ")
+            _tell(found, epsilons, head=head, as_json=as_json)
+            if once:
+                sys.exit(0 if found.spec else SpecError.exit_code)
+        time.sleep(0.5)
+
+
+def _tell(found: Checked, epsilons: list[float], *, head: str, as_json: bool) -> None:
+    """Print what a text shows, and the forecast where it is a spec."""
+    from synthdp.api.text import forecast_text
+    from synthdp.ledger.connect import check_affordable
+
+    facts, told = found.to_json(), ""
+    if found.spec is not None:
+        try:
+            own = [] if found.spec.linked else [found.spec.content.privacy.epsilon, *epsilons]
+            planned, balance = found.spec.planned(own)
+            facts, told = facts | {"plan": planned.to_json()}, forecast_text(planned.facts)
+            if found.spec.linked is None:
+                check_affordable(found.spec.content, balance, planned.ledger)
+        except SynthdpError as error:  # such as a cap, or a budget that cannot be planned
+            facts, told = facts | {"refused": error.to_json()}, f"{told}\nrefused: {error}".strip()
+    head += "no mistakes" if found.spec else "not a spec yet"
+    lines = [head, str(found), told, "no row was read, nothing was spent"]
+    text = "\n".join(filter(None, lines))
+    show(facts, as_json=as_json, indent=None, text=lambda: text)
+    sys.stdout.flush()
 
 
 def _epsilons(listed: str, option: str) -> list[float]:

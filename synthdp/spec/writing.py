@@ -70,11 +70,13 @@ def yaml_value(value: object) -> str:
         return f"{{{', '.join(pairs)}}}"
     if isinstance(value, bool):
         return "true" if value else "false"
+    if value is None:
+        return "null"
     if not isinstance(value, str):
         return str(value)
     if isinstance(value, Blank):
         return f"{TO_FILL} {json.dumps(value)}"
-    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_. -]*(?<! )", value) and plain(value) == value:
+    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_. >-]*(?<! )", value) and plain(value) == value:
         return value
     # YAML reads what cannot be printed by its code, inside double quotes.
     letters = json.dumps(value, ensure_ascii=False)

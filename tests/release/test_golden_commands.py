@@ -44,6 +44,7 @@ CASES: dict[str, tuple[str, ...]] = {
     ),
     "validate": ("validate spec.yaml",),
     "inspect": ("inspect spec.yaml", "inspect misfit.yaml --examples"),
+    "watch": ("watch misfit.yaml --once --what-if 2", "watch other.yaml --once"),
     "plan": ("plan other.yaml", "plan spec.yaml --what-if 0.5,2", "plan spec.yaml --what-if x"),
     "schema": (),  # JSON either way; see test_cli.py
     "release": ("release other.yaml --out other --force", "release spec.yaml --out out"),

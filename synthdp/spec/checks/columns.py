@@ -21,7 +21,7 @@ from synthdp.spec.expressions.expressions import calculation, parse
 from synthdp.spec.expressions.parsed import listed_names
 from synthdp.spec.load.wording import Loc, SpecMistake, claims, nearest
 from synthdp.spec.model import CONTROL, CsvSource, Edge, ReleaseSpec, derived_of, starts_formula
-from synthdp.spec.model.columns import Mapped
+from synthdp.spec.model.columns import Column, Mapped
 from synthdp.spec.model.fields import MOST, alike
 
 
@@ -280,6 +280,7 @@ _FEW = _all(
     "group grp cat category class level stage grade rating score likert rank children kids"
     " siblings dependents rooms bedrooms cylinders gear"
 )
+_AFTER = _all("after post followup outcome outcomes endpoint discharged died survived relapse")
 _COMPUTED = _all("total sum difference diff delta change ratio")
 _SHAPES = (("weight", "wt", "kg"), ("height", "ht", "cm"))
 
@@ -362,6 +363,45 @@ def remarks(names: Sequence[str]) -> dict[str, Remark]:
     for remark in _remarks(names):
         made.setdefault(remark.column, remark)
     return {name: made[name] for name in names if name in made}
+
+
+def unanswered(columns: Mapping[str, Column], adjusted: Collection[str]) -> list[Remark]:
+    """The remarks on columns that their declarations leave open.
+
+    An outcome is one where an effect is `adjusted` for it. What several visits tell of the unit is
+    `unit_warning`'s to say.
+
+    >>> from synthdp.spec.model import Integer
+    >>> age = Integer(type="integer", lower=0, upper=9)
+    >>> [r.kind for r in unanswered({"member_id": age, "age_group": age, "age": age}, ())]
+    ['id', 'few']
+    """
+    few, found = ("categorical", "ordinal", "boolean"), list[Remark]()
+    answers = {"id": few, "few": few, "code": (*few, "text-code"), "money": (*few, "text-code")}
+    for name, remark in remarks(list(columns)).items():
+        kind, column = remark.kind, columns[name]
+        told = column.type in answers.get(kind, ()) or derived_of(column) is not None
+        told |= kind == "money" and "bins" not in column.model_fields_set
+        if not told and kind not in ("visit", "dates", "after"):
+            found.append(remark)
+    return found + [_after(name) for name in columns if name in adjusted and is_outcome(name)]
+
+
+def is_outcome(name: str) -> bool:
+    """Whether a name sounds like what is measured after a treatment.
+
+    >>> [is_outcome(name) for name in ("pain_after", "PostScore", "outcome", "poster", "age")]
+    [True, True, True, False, False]
+    """
+    return bool(_AFTER & _bare(_words(name)))
+
+
+def _after(name: str) -> Remark:
+    text = (
+        "measured after the treatment? An effect that is adjusted for what the treatment changes is"
+        " not its effect; adjust for what was before"
+    )
+    return Remark(name, "after", text)
 
 
 def _remarks(names: Sequence[str]) -> Iterator[Remark]:

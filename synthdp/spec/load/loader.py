@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,15 +26,14 @@ from pydantic import ValidationError
 from synthdp.errors import SpecError, SpecProblem
 from synthdp.spec.addresses import home
 from synthdp.spec.checks.checks import cross_problems
-from synthdp.spec.load.wording import Mistake, SpecMistake, findings, unreadable
+from synthdp.spec.edit import put
+from synthdp.spec.load.wording import Mistake, SpecMistake, field_of, findings, unreadable
 from synthdp.spec.load.yaml_tree import LIMITS, Node, read
 from synthdp.spec.model import LinkedSpec, ReleaseSpec
 from synthdp.spec.model.rules import fill_defaults, fill_linked
-from synthdp.spec.writing import yaml_value
 
 TABLES = ("dataset", "tables")
 FIELDS = ("categories", "codes")
-PLAIN_VALUES = "use plain dicts, lists, texts, numbers, booleans and None"
 FOR_ONE = "this is of one table, and the spec of this release or bundle has linked ones"
 FOR_LINKED = (
     "of these are so far: validate, plan, release, resume, verify, sample, decide, budget, diff,"
@@ -152,65 +151,6 @@ def with_epsilon(text: str, epsilon: float) -> ReleaseSpec:
     return fill_defaults(ReleaseSpec.model_validate({**content, "privacy": privacy}))
 
 
-def replaced(text: str, changes: Mapping[str, Any], *, path: str) -> str:
-    """A spec's `text`, without mistakes, with other values of some of its keys.
-
-    A key is named by its path, such as `sampling.rows`; its own name will do where it is that of a
-    section, or one section alone has it. All else stands where it stood, comments too.
-
-    Raises:
-        SpecError: several sections have the key, or YAML does not have the value.
-
-    >>> replaced("privacy:\\n  epsilon: 1  # all\\n", {"epsilon": 2, "seed.a": 3}, path="x.yaml")
-    'seed: {a: 3}\\nprivacy:\\n  epsilon: 2  # all\\n'
-    """
-    sections = ReleaseSpec.model_fields
-    for name, value in changes.items():
-        homes = [
-            s for s, f in sections.items() if name in getattr(f.annotation, "model_fields", ())
-        ]
-        keys = [name] if name in sections else [*homes[:1], *name.split(".")]
-        told, hint, shown = "", "", ""
-        if name not in sections and len(homes) > 1:
-            told = f"is a key of {' and '.join(homes)}"
-            hint = f'say which: replace(**{{"{homes[0]}.{name}": ...}})'
-        try:
-            shown = json.dumps(value, ensure_ascii=False)
-        except (TypeError, ValueError, RecursionError):
-            told, hint = "got a value that YAML does not have", PLAIN_VALUES
-        if told:
-            raise SpecError([SpecProblem(path, 1, 1, name, told, hint)])
-        node: Any = yaml.compose(text, Loader=yaml.SafeLoader)
-        while keys and keys[0] in (inside := dict(_pairs(node))):
-            node = inside[keys.pop(0)]
-        for key in reversed(keys[1:]):
-            shown = f"{{{yaml_value(key)}: {shown}}}"
-        if not keys:
-            text = _with_value(text, node, shown)
-            continue
-        entry = f"{yaml_value(keys[0])}: {shown}"
-        if not isinstance(node, yaml.MappingNode):  # refused when the text is checked
-            text = _with_value(text, node, f"{{{entry}}}")
-        else:
-            first = node.start_mark.index + bool(node.flow_style)
-            after = ", " if node.flow_style else f"\n{' ' * node.start_mark.column}"
-            text = f"{text[:first]}{entry}{after}{text[first:]}"
-    return text
-
-
-def _with_value(text: str, node: yaml.Node, shown: str) -> str:
-    """The text with `shown` in the place of a node; what follows stays at its line."""
-    first, last = node.start_mark.index, node.end_mark.index
-    before = text[:first]
-    if not before.rpartition("\n")[2].strip():
-        before += "  "  # a list may begin below its key's first letter, and `shown` may not
-    elif before.endswith(":"):
-        before += " "
-    # As many line breaks as were replaced, and what stands before the next key on its line.
-    *lines, tail = text[first:last].split("\n")
-    return before + shown + "\n" * len(lines) + ("" if tail.strip() else tail) + text[last:]
-
-
 def own_text(path: Path) -> str:
     """The text of a steward's own spec, with the lists that it names in the place of their files.
 
@@ -280,14 +220,9 @@ def _problem(
     """At a path such as `graph.edges #2`, counted from 1, which ends at the text in the file."""
     nodes: list[Node] = [] if tree is None else list(tree.along(mistake.loc))
     text = next((i for i, node in enumerate(nodes) if node.kind == "scalar"), len(mistake.loc))
-    shown = ""
-    for segment in mistake.loc[:text]:
-        if isinstance(segment, int):
-            shown += f" #{segment + 1}"
-        else:
-            name = segment if segment.isprintable() and len(segment) <= 60 else repr(segment[:60])
-            shown += f".{name}" if shown else name
-    return SpecProblem(path, *place, shown or "spec", mistake.message, mistake.hint)
+    loc = mistake.loc[:text]
+    told = (field_of(loc) or "spec", mistake.message, mistake.hint)
+    return SpecProblem(path, *place, *told, loc=loc)
 
 
 def _listed(problems: list[SpecProblem]) -> list[SpecProblem]:
@@ -321,7 +256,7 @@ def with_lists(text: str, *, path: str, folder: Path) -> str:
             problems.append(SpecProblem(path, mark.line + 1, mark.column + 1, where, message, hint))
             continue
         entries += len(found)
-        made = _with_value(made, node, json.dumps(found, ensure_ascii=False))
+        made = put(made, node, json.dumps(found, ensure_ascii=False), lines=True)
     # An entry takes eight bytes more in a published spec.
     if len(made.encode()) + 8 * entries > LIMITS.bytes:
         message = f"with its lists the spec is larger than {LIMITS.bytes:,} bytes"

@@ -25,6 +25,19 @@ from synthdp.spec.addresses import UNSHOWN, looks_like_address
 Loc = tuple[str | int, ...]
 
 
+def field_of(loc: Loc) -> str:
+    """A path for people, such as `graph.edges #2`, counted from 1.
+
+    >>> field_of(("graph", "edges", 1))
+    'graph.edges #2'
+    """
+    names = (s if s.isprintable() and len(s) <= 60 else repr(s[:60]) for s in map(str, loc))
+    told = (
+        f" #{s + 1}" if isinstance(s, int) else f".{n}" for s, n in zip(loc, names, strict=True)
+    )
+    return "".join(told).removeprefix(".")
+
+
 @dataclass(frozen=True)
 class Mistake:
     """Something wrong at a place of the text, before any schema is looked at."""

@@ -44,7 +44,7 @@ _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 TO_FILL = "!fill_in"  # the tag of a blank in a draft
 _UNPRINTABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _HALF = ("an escape gives half a character", "write the character itself")
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class RawFloat(float):
@@ -132,7 +132,7 @@ def read(text: str) -> tuple[Node | None, list[Mistake]]:
     if mistakes:
         return None, mistakes
     try:
-        return _Builder(iter(yaml.parse(text, Loader=_LOADER)), mistakes).document(), mistakes
+        return _Builder(iter(yaml.parse(text, Loader=LOADER)), mistakes).document(), mistakes
     except _StopError:
         return None, mistakes
     except yaml.MarkedYAMLError as error:
