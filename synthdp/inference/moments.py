@@ -29,9 +29,8 @@ from synthdp.inference.figures import (
 )
 from synthdp.inference.least_squares import Functionals, LeastSquares, measured
 from synthdp.inference.words import whom
-from synthdp.model.planning import moment_sums
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.privacy.mechanisms.sums import NUMBER, Bounded, NoisyProducts
+from synthdp.privacy.mechanisms.sums import NUMBER, Bounded, NoisyProducts, ProductSums
 from synthdp.spec.expressions.query import Query
 from synthdp.spec.model import ReleaseSpec
 
@@ -59,14 +58,13 @@ class MeanSums:
     def of(
         cls,
         query: Query,
-        spec: ReleaseSpec,
+        mechanism: ProductSums,
         domain: Domain,
         tables: Sequence[NoisyTable],
         moments: NoisyProducts,
     ) -> MeanSums | None:
         """Those of a question; None where it is not of a mean, or cuts by the number itself."""
         named = {*query.by, *(query.where.columns if query.where else ())}
-        mechanism = moment_sums(spec, domain)
         number = next((n for n in mechanism.numbers if n.column == query.column), None)
         if query.statistic != "mean" or query.weight or number is None or number.column in named:
             return None
@@ -165,14 +163,15 @@ class MeanSums:
 
 def mean_figures(
     query: Query,
-    spec: ReleaseSpec,
+    mechanism: ProductSums,
     domain: Domain,
     tables: Sequence[NoisyTable],
     moments: NoisyProducts,
+    rows: Rows,
 ) -> tuple[Summed, ...] | None:
     """The figures of a mean by the sums of its number; None where they do not tell it."""
-    sums = MeanSums.of(query, spec, domain, tables, moments)
-    return None if sums is None else sums.figures(Rows.of_spec(spec))
+    sums = MeanSums.of(query, mechanism, domain, tables, moments)
+    return None if sums is None else sums.figures(rows)
 
 
 def narrower(summed: Summed, by_levels: Figure, width: float) -> Figure:

@@ -37,8 +37,8 @@ Misfits = dict[str, dict[str, int]]
 
 @dataclass(frozen=True, repr=False)
 class LinkedTable(Table):
-    """Persons and visits inside the seal: a table of levels by view. Of itself it is the view of
-    persons, without values.
+    """Persons and visits inside the seal: a table of levels by view. Of itself it has a row for
+    each person, with the levels of the view of persons and the numbers of `VisitFrame.sums`.
     """
 
     views: Mapping[str, Table] = field(default_factory=dict)
@@ -194,4 +194,6 @@ def in_views(views: Views, out: npt.NDArray[np.bool_], misfits: Misfits) -> Link
         for name, codes in views.codes.items()
     }
     persons = tables[PERSONS]
-    return LinkedTable(persons.codes, persons.frame, persons.held_out, misfits, None, tables)
+    codes = np.pad(persons.codes, ((0, 0), (0, len(views.numbers))))  # numbers have no levels
+    numbers = pd.DataFrame(dict(views.numbers), index=persons.frame.index)
+    return LinkedTable(codes, numbers, persons.held_out, misfits, None, tables)

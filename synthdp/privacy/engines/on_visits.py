@@ -135,7 +135,8 @@ def read_queries(
         for texts, (when,), codes in engine.in_order([order], domain, frame.most):
             owner: Any = np.array([known.get(text, -1) for text in texts], np.int32)
             own = owner >= 0
-            rows.append(VisitRows(owner[own], when[own], _narrow(codes[own], domain)))
+            none = np.zeros((int(own.sum()), 0), np.int32)  # a database gives levels alone
+            rows.append(VisitRows(owner[own], when[own], _narrow(codes[own], domain), none))
         undated = replace(found.columns[order.name], unexpected_missing=0)
         told = replace(found, columns={**found.columns, order.name: undated})
         return VisitRows.joined(rows).first(frame.most), told
@@ -207,12 +208,15 @@ def views_by_shard(frame: VisitFrame, read: CodedVisits) -> Views:
             read.when[own],
             births,
             deaths,
+            None if read.of_persons is None else read.of_persons[some],
+            None if read.of_visits is None else read.of_visits[own],
         )
         found = views_of(frame, shard)
         codes: Any = {n: _narrow(own, frame.views[n]) for n, own in found.codes.items()}
         owners: Any = {n: (o + start).astype(np.int32) for n, o in found.owners.items()}
-        made.append(Views(codes, owners))
+        made.append(Views(codes, owners, found.numbers))
     return Views(
         {name: np.concatenate([v.codes[name] for v in made]) for name in frame.views},
         {name: np.concatenate([v.owners[name] for v in made]) for name in frame.views},
+        {name: np.concatenate([v.numbers[name] for v in made]) for name in made[0].numbers},
     )
