@@ -204,11 +204,8 @@ def plan_linked(spec: LinkedSpec, frame: VisitFrame) -> ReleasePlan:
 def person_sums(frame: VisitFrame, *, noise: float = 1.0) -> ProductSums:
     """The sums over persons of their numbers, and of what those of their visits add up to: with
     squares, and with how many visits it is of, as the variance of a mean over visits goes by
-    persons. `noise` is in multiples of what one person can move.
-
-    Sensitivity: a person has one row of `VisitFrame.sums`, made of the own rows alone, in which the
-    sum over at most `most` visits of numbers in [-1, 1] is divided by `most`, and so in [-1, 1]
-    itself. The rest is that of `ProductSums` for a unit of one row [derived here].
+    persons (`privacy.linked.LinkedTable` has the sensitivity). `noise` is in multiples of what one
+    person can move.
     """
     people, visits = frame.added
     ends = {frame.person(c.name): (c.lower, c.upper) for c in people}

@@ -85,14 +85,17 @@ def fill_linked(spec: LinkedSpec) -> LinkedSpec:
 
 
 def linked_numbers(spec: LinkedSpec) -> tuple[str, ...]:
-    """The declared columns of both tables whose numbers are added up, but for order and dates."""
+    """The columns of both tables whose numbers are added up: all but the order and dates, and the
+    age where there is a birth.
+    """
     order = spec.dataset.visits_name, spec.dataset.visits.order
-    return tuple(
+    found = tuple(
         f"{table}.{name}"
         for table, columns in spec.columns.items()
         for name, column in columns.items()
         if isinstance(column, Integer | Number) and (table, name) != order
     )
+    return (*found, *([f"{spec.dataset.persons_name}.age"] if spec.birth else []))
 
 
 def _linked_moments_tell(spec: LinkedSpec) -> bool:
