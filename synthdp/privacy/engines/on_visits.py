@@ -2,10 +2,11 @@
 database, which finds levels and puts visits in order itself.
 
 Each batch of rows is read by the functions that read a table into memory, row by row, and what
-stays is small: of a visit a byte or two for each column, its date and its person; of each person
-the first `most` visits, cut part by part. The views of levels are then made of some persons at a
-time, by the function that makes them in memory: they have the same rows, whatever the parts are.
-A database gives the same rows by a window over the visits of each person.
+stays is small: of a visit a byte or two for each column, four for each number that is added up, its
+date and its person; of each person the first `most` visits, cut part by part. The views of levels
+are then made of some persons at a time, by the function that makes them in memory: they have the
+same rows, whatever the parts are. A database gives the same rows by a window over the visits of
+each person, and no numbers.
 """
 
 from __future__ import annotations
