@@ -100,7 +100,7 @@ def test_person_years_in_whole_numbers_are_read() -> None:
     assert drawn["years[1].mdvis"] == ["persons.coins", "persons.health"]
     assert drawn["persons.age"] == [] and drawn["years.end"] == ["years.number"]
     assert spec.privacy.shares.model_dump() == {
-        "persons": 0.2, "first": 0.2, "steps": 0.5, "ends": 0.1, "estimands": 0.0
+        "persons": 0.2, "first": 0.2, "steps": 0.5, "ends": 0.1, "estimands": 0.0, "moments": 0.0
     }  # fmt: skip
 
 
