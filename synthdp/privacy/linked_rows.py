@@ -106,16 +106,16 @@ class PersonRows:
     @classmethod
     def joined(cls, found: Sequence[PersonRows]) -> PersonRows:
         """The rows of several."""
-        dates = [
+        births, deaths = (
             None if getattr(found[0], name) is None else np.concatenate(own)
             for name in ("births", "deaths")
             for own in [[getattr(rows, name) for rows in found]]
-        ]
+        )
         units, codes, numbers = (
             np.concatenate([getattr(rows, name) for rows in found])
             for name in ("units", "codes", "numbers")
         )
-        return cls(units, codes, *dates, numbers)
+        return cls(units, codes, births, deaths, numbers)
 
     def one_each(self) -> PersonRows:
         """One row for each key, by its number: the first by its own levels, dates and numbers,

@@ -259,14 +259,14 @@ def study(
         SynthdpError: any mistake that the user can mend.
     """
     with stage("plan"):
-        found = own_spec(spec_path)
-        if isinstance(found, LinkedSpec):
+        stated = own_spec(spec_path)
+        if isinstance(stated, LinkedSpec):
             raise OutputError(
                 "a study compares releases of one table, and this spec has linked ones",
                 hint="`synthdp audit SPEC --simulated` attacks a release of made-up persons at no"
                 " cost, and `synthdp plan` says what noise will make of each score and estimand",
             )
-        spec = comparable(found, rows, learned)
+        spec = comparable(stated, rows, learned)
         job = _Study(spec, Domain.from_spec(spec.columns), rows, targets, epsilons)
         models = 2 * spec.attacks.membership.pairs * targets
         tell(

@@ -35,9 +35,9 @@ def random_persons(frame: VisitFrame, count: int, rng: np.random.Generator) -> C
     when = np.floor(rng.uniform(frame.order.lower, frame.until, len(owner)))
     persons, visits = _levels(frame.columns, count, rng), _levels(frame.of_visits, len(owner), rng)
     own, theirs = frame.added
-    drawn = [rng.uniform(c.lower, c.upper, count) for c in own]
     parts = rng.integers(-PARTS, PARTS + 1, (len(owner), len(theirs))).astype(np.int32)
-    numbers = np.array(drawn).reshape(len(own), count).T
+    evenly = [rng.uniform(c.lower, c.upper, count) for c in own]
+    numbers = np.array(evenly).reshape(len(own), count).T
     return CodedVisits(persons, visits, owner, when, births, deaths, numbers, parts)
 
 
