@@ -51,9 +51,6 @@ STOPS, DIED, CUT, CUT_DIED = "stops", "died", "cut", "cut, died"
 """How a person's visits end: after the last; by death; at the most visits that are kept, where
 nobody knows what came after, or a death that did."""
 
-PARTS = 1 << 16
-"""Parts of half a range, to which numbers of visits are cut."""
-
 Floats = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.int64]
 Parts = npt.NDArray[np.int32]
@@ -61,12 +58,15 @@ Parts = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class FrameSettings:
-    """Public bins of what the frame adds: most bins of gaps, ages, times to death, and calendar."""
+    """Public bins of what the frame adds: most bins of gaps, ages, times to death, and calendar;
+    and the parts of half a range to which numbers of visits are cut.
+    """
 
     gaps: int = 24
     ages: int = 32
     times: int = 16
     calendar: int = 10
+    parts: int = 1 << 16
 
 
 SETTINGS = FrameSettings()
@@ -299,7 +299,7 @@ class CodedVisits:
     person of each visit, its position; `when` the visit's date; `births` and `deaths` are dates of
     persons, NaN where there is none. Dates are steps of `order`. `of_persons` and `of_visits` are
     numbers of the columns in `VisitFrame.added`: NaN where a person has none, and of visits in
-    `PARTS` of half a range from its middle.
+    parts of half a range from its middle.
     """
 
     persons: Codes
@@ -424,7 +424,7 @@ def _numbers(
             place = frame.of_visits.index(c.name)
             there = read.visits[kept, place] != c.missing_level
             found[frame.many(c.name)] = part(there)
-        found[frame.now(c.name)] = part(parts * there) / PARTS
+        found[frame.now(c.name)] = part(parts * there) / SETTINGS.parts
     return found
 
 

@@ -15,7 +15,7 @@ from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import EncodedColumn, encode, read_values
 from synthdp.data.visits import (
-    PARTS,
+    SETTINGS,
     CodedVisits,
     Floats,
     Parts,
@@ -133,7 +133,7 @@ class PersonRows:
 @dataclass(frozen=True, repr=False)
 class VisitRows:
     """Visits with a date and a person: the person's position, the date inside the study, levels,
-    and numbers that are added up, in `PARTS` of half a range from its middle.
+    and numbers that are added up, in parts of half a range from its middle.
     """
 
     owner: Positions
@@ -163,7 +163,7 @@ class VisitRows:
             numbers, half = encoded[c.name].numbers, (c.upper - c.lower) / 2
             assert numbers is not None
             u = np.clip((numbers[kept] - (c.lower + c.upper) / 2) / half, -1, 1)
-            added.append(np.rint(u * PARTS).astype(np.int32)[:, None])
+            added.append(np.rint(u * SETTINGS.parts).astype(np.int32)[:, None])
         return cls(owner[kept], inside, codes[kept][:, places], np.hstack(added)), told
 
     @classmethod

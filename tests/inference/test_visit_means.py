@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from synthdp.data.visits import OUTER, PARTS, PERSONS, STEPS, CodedVisits, VisitFrame, views_of
+from synthdp.data.visits import OUTER, PERSONS, SETTINGS, STEPS, CodedVisits, VisitFrame, views_of
 from synthdp.errors import OutputError
 from synthdp.inference.figures import Figure, Z
-from synthdp.inference.visit_means import visits_mean
+from synthdp.inference.moments import visits_mean
 from synthdp.model.visits.planning import END_NUMBERS, person_sums, plan_linked
 from synthdp.model.visits.questions import rows_by_name
 from synthdp.privacy.linked import LinkedTable, in_views
@@ -57,7 +57,7 @@ def drawn(spec: LinkedSpec, rng: np.random.Generator) -> Drawn:
     frame = VisitFrame.from_spec(spec)
     ward, bp = Ward.of(spec.dataset.persons.rows.value, rng), frame.of_visits["bp"]
     gone = (rng.random(len(ward.bp)) < 0.1 + 0.2 * ward.drug) & bp.missing
-    parts = np.rint((ward.bp - 140) / 60 * PARTS).astype(np.int32)[:, None]
+    parts = np.rint((ward.bp - 140) / 60 * SETTINGS.parts).astype(np.int32)[:, None]
     level = np.where(gone, bp.levels - 1, 0)
     codes = np.column_stack([ward.stage, level, ward.drug]).astype(np.uint16)
     persons = len(ward.sex)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from synthdp.audit.mechanisms.calls import Pair, Side
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
-from synthdp.data.visits import PARTS, CodedVisits, Floats, VisitFrame, views_of
+from synthdp.data.visits import SETTINGS, CodedVisits, Floats, VisitFrame, views_of
 from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.linked import LinkedTable, in_views
 
@@ -35,7 +35,9 @@ def random_persons(frame: VisitFrame, count: int, rng: np.random.Generator) -> C
     when = np.floor(rng.uniform(frame.order.lower, frame.until, len(owner)))
     persons, visits = _levels(frame.columns, count, rng), _levels(frame.of_visits, len(owner), rng)
     own, theirs = frame.added
-    parts = rng.integers(-PARTS, PARTS + 1, (len(owner), len(theirs))).astype(np.int32)
+    parts = rng.integers(-SETTINGS.parts, SETTINGS.parts + 1, (len(owner), len(theirs))).astype(
+        np.int32
+    )
     evenly = [rng.uniform(c.lower, c.upper, count) for c in own]
     numbers = np.array(evenly).reshape(len(own), count).T
     return CodedVisits(persons, visits, owner, when, births, deaths, numbers, parts)
@@ -75,7 +77,7 @@ def one_person(
         drawn.births,
         drawn.deaths,
         drawn.of_persons if spread is not None else np.array([[c.upper for c in own]]),
-        np.full((visits, len(theirs)), PARTS, np.int32),
+        np.full((visits, len(theirs)), SETTINGS.parts, np.int32),
     )
 
 
