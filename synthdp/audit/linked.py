@@ -286,7 +286,8 @@ def replay_persons(
 ) -> Replayed:
     """Replay every look of a plan, with tables chosen here, on tables that differ by a person."""
     frame = VisitFrame.from_spec(spec)
-    looks, replays = LinkedMeasurer(spec, PersonRows(frame, plan)).looks.values(), []
+    measured, replays = LinkedMeasurer(spec, PersonRows(frame, plan)).looks.values(), []
+    looks = [*measured, *([] if plan.moments is None else [plan.moments])]
     for number, look in enumerate(looks):
         progress(number, len(looks))
         pairs = person_neighbours(frame, adjacency=plan.adjacency, random_pairs=random_pairs)

@@ -20,7 +20,12 @@ import pandas as pd
 from synthdp.bundle.certificate import Certificate, certify
 from synthdp.bundle.content import MAX_ROWS, Bundle, is_linked
 from synthdp.bundle.descriptions import SPEC_HEAD, shown_source
-from synthdp.bundle.noisy_values import MARGINALS, table_from_json, tables_json
+from synthdp.bundle.noisy_values import (
+    MARGINALS,
+    sums_from_json,
+    table_from_json,
+    tables_json,
+)
 from synthdp.bundle.table_files import typed_frame
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
@@ -45,11 +50,12 @@ from synthdp.graph.level_groups import on_groups
 from synthdp.model.visits import store
 from synthdp.model.visits.fit import Chosen, Looks, Tables, level_starts, measure
 from synthdp.model.visits.laws import VisitModel, groups_of_views
-from synthdp.model.visits.planning import VisitArrows, plan_linked
+from synthdp.model.visits.planning import VisitArrows, person_sums, plan_linked
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals, NoisyTable
+from synthdp.privacy.mechanisms.sums import NoisyProducts
 from synthdp.privacy.mechanisms.views import ChosenOnView, OnView
-from synthdp.privacy.plan import ESTIMAND, ReleasePlan
+from synthdp.privacy.plan import ESTIMAND, MOMENTS, ReleasePlan
 from synthdp.privacy.table import Columns
 from synthdp.report.prose import estimated
 from synthdp.report.public.content import PairOfColumns
@@ -211,7 +217,7 @@ def certify_linked(spec: LinkedSpec, plan: ReleasePlan, **facts: Any) -> LinkedC
     """The certificate of a run of a public spec; `facts` are as of `certificate.certify`."""
     data, made = spec.dataset, certify(as_one(spec), **facts)
     looks = tuple(
-        (s.purpose, s.mechanism.rows) for s in plan.spends if isinstance(s.mechanism, OnView)
+        (s.purpose, s.mechanism.rows if isinstance(s.mechanism, OnView) else 1) for s in plan.spends
     )
     return LinkedCertificate(
         **{name: getattr(made, name) for name in Certificate.model_fields}
@@ -408,6 +414,15 @@ class LinkedBundle(Bundle):
     def measured(self) -> dict[str, tuple[Any, ...]]:
         """The noisy tables of `marginals.json`, by purpose."""
         return linked_tables_of(self.json(MARGINALS))
+
+    @cached_property
+    def moments(self) -> NoisyProducts | None:
+        """The noisy sums of `marginals.json`, if numbers are added up."""
+        if not self.frame.summed:
+            return None
+        found = sums_from_json(self.json(MARGINALS)[MOMENTS], person_sums(self.frame))
+        assert isinstance(found, NoisyProducts)
+        return replace(found, sigma=float(self.json(MARGINALS)[MOMENTS]["sigma"]))
 
     @cached_property
     def groups(self) -> dict[str, LevelGroups]:

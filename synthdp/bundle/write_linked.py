@@ -34,7 +34,7 @@ from synthdp.bundle.linked import (
     written_columns,
 )
 from synthdp.bundle.linked_texts import LINKED_DERIVED
-from synthdp.bundle.noisy_values import ESTIMANDS, MARGINALS
+from synthdp.bundle.noisy_values import ESTIMANDS, MARGINALS, sums_json
 from synthdp.bundle.signing import Signer
 from synthdp.bundle.table_files import write_csv, write_parquet
 from synthdp.bundle.write import sum_and_sign, write_text
@@ -42,7 +42,8 @@ from synthdp.ledger.entries import balance_at_reservation
 from synthdp.model.visits import store
 from synthdp.model.visits.fit import FittedVisits
 from synthdp.model.visits.laws import VisitModel
-from synthdp.privacy.plan import ReleasePlan
+from synthdp.privacy.mechanisms.sums import NoisyProducts
+from synthdp.privacy.plan import MOMENTS, ReleasePlan
 from synthdp.privacy.private import Receipt, Released
 from synthdp.spec.model import LinkedSpec
 
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class LinkedContent:
     """All that goes into a bundle: both tables as frames, persons first, what was fitted, and
-    figures of estimands where the spec has any.
+    figures of estimands, and sums of numbers, where the spec has any.
     """
 
     spec: LinkedSpec
@@ -62,6 +63,7 @@ class LinkedContent:
     synthetic: Released[tuple[pd.DataFrame, pd.DataFrame]]
     fitted: FittedVisits
     estimands: Released[dict[str, Any]] | None = None
+    moments: Released[NoisyProducts] | None = None
 
 
 def receipts_of(content: LinkedContent) -> dict[str, frozenset[Receipt]]:
@@ -72,7 +74,12 @@ def receipts_of(content: LinkedContent) -> dict[str, frozenset[Receipt]]:
     if len(frames.value[0]) != persons_of(content.spec):
         refuse("synthetic", f"must have the spec's {persons_of(content.spec)} persons")
     found = {file: frames.receipts for pair in table_files(content.spec).values() for file in pair}
-    found |= {MARGINALS: tables.receipts, **dict.fromkeys(MODEL_FILES, model.receipts)}
+    if (content.moments is not None) != (content.plan.moments is not None):
+        refuse("moments", "must be there where they are planned, and nowhere else")
+    counted = tables.receipts
+    if content.moments is not None:
+        counted |= released("moments", content.moments, NoisyProducts).receipts
+    found |= {MARGINALS: counted, **dict.fromkeys(MODEL_FILES, model.receipts)}
     if content.spec.graph.mode == "predict":
         found |= dict.fromkeys(("graph.json", "graph.svg"), tables.receipts)
     if (content.estimands is not None) != bool(content.spec.estimands):
@@ -123,7 +130,8 @@ def write_linked(
         for name, stated in {
             MARGINALS: linked_tables_json(
                 content.fitted.tables.value, plan, content.fitted.arrows.dependent
-            ),
+            )
+            | sums_json({} if content.moments is None else {MOMENTS: content.moments.value}),
             "privacy/ledger.json": {"run": content.run, "balance": balance, "entries": told},
             "privacy/certificate.json": facts.model_dump(mode="json"),
             "privacy/profile.json": profile_of(facts.planned, as_one(spec)),

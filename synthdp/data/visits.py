@@ -17,12 +17,16 @@ Four views of levels are made of the rows, each from a person's own rows alone:
 most `most` - 1 of `STEPS`. The first `most` visits are kept, in the order of their dates; visits at
 one date are sorted by their own levels, never by their place in a file, so that the views are the
 same for every order of the rows, and one person's rows move nobody else's.]
+
+Where sums of numbers are measured a person also has one row of numbers (`VisitFrame.sums`): those
+of the person's own columns, and for each number of visits the sum over those that are kept, as a
+part of the most that it can be. It is of that person's rows alone, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +38,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, decode_column
 from synthdp.data.kinds import column_kind
 from synthdp.data.kinds.ranges import drawn_wholes, level_of
-from synthdp.spec.model import Integer, Ordinal
+from synthdp.spec.model import Integer, Number, Ordinal
 from synthdp.spec.model.columns import RangedColumn
 from synthdp.spec.model.linked import LinkedSpec
 
@@ -49,16 +53,20 @@ nobody knows what came after, or a death that did."""
 
 Floats = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.int64]
+Parts = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
 class FrameSettings:
-    """Public bins of what the frame adds: most bins of gaps, ages, times to death, and calendar."""
+    """Public bins of what the frame adds: most bins of gaps, ages, times to death, and calendar;
+    and the parts of half a range to which numbers of visits are cut.
+    """
 
     gaps: int = 24
     ages: int = 32
     times: int = 16
     calendar: int = 10
+    parts: int = 1 << 16
 
 
 SETTINGS = FrameSettings()
@@ -72,7 +80,8 @@ class VisitFrame:
     birth and death, `of_visits` those of visits without their `order`. `most` and `least` visits
     of a person are kept; `step` is the least gap and `until` the end of the study, in steps of
     `order`. `birth` and `death` are dates of persons that the visits lie between; columns of visits
-    that `rises` names never fall, and those of `falls` never rise.
+    that `rises` names never fall, and those of `falls` never rise. `summed` says that numbers are
+    read beside their levels, for sums.
     """
 
     people: str
@@ -88,6 +97,7 @@ class VisitFrame:
     death: ColumnDomain | None = None
     rises: tuple[str, ...] = ()
     falls: tuple[str, ...] = ()
+    summed: bool = False
 
     @classmethod
     def from_spec(cls, spec: LinkedSpec) -> VisitFrame:
@@ -114,6 +124,7 @@ class VisitFrame:
             None if spec.death is None else persons[spec.death],
             tuple(r.column for r in spec.rules() if r.kind in ("nondecreasing", "once")),
             tuple(r.column for r in spec.rules() if r.kind == "nonincreasing"),
+            spec.privacy.shares.moments > 0,
         )
 
     # --- names ---
@@ -137,6 +148,10 @@ class VisitFrame:
     def now(self, column: str) -> str:
         """That of a column of a visit."""
         return f"{self.events}.{column}"
+
+    def many(self, column: str = "number") -> str:
+        """That of how many visits of a person there are, or have a column."""
+        return f"{self.now(column)}, how many"
 
     @property
     def ends(self) -> tuple[str, ...]:
@@ -177,6 +192,26 @@ class VisitFrame:
         """The columns of persons in all views, by their names there."""
         own = [*self.columns.columns, *([] if self.age is None else [self.age])]
         return Domain(tuple(replace(c, name=self.person(c.name)) for c in own))
+
+    @cached_property
+    def added(self) -> tuple[tuple[ColumnDomain, ...], tuple[ColumnDomain, ...]]:
+        """The columns of persons, and of visits, whose numbers are read beside levels."""
+        persons, visits = (
+            tuple(c for c in d.columns if self.summed and c.type in ("integer", "number"))
+            for d in (self.columns, self.of_visits)
+        )
+        return persons, visits
+
+    @cached_property
+    def sums(self) -> Domain:
+        """The columns of the row of numbers that a person has, after those of the view of persons:
+        what numbers of visits add up to, and how many visits have them, each in [-1, 1].
+        """
+        names = [self.now(c.name) for c in self.added[1]]
+        names += [self.many(c.name) for c in self.added[1] if c.missing]
+        part = Number(type="number", lower=-1, upper=1, bins=1)
+        made = [column(name, part) for name in (*names, *([self.many()] if names else []))]
+        return Domain((*self.views[PERSONS].columns, *made))
 
     @cached_property
     def number(self) -> ColumnDomain:
@@ -239,7 +274,7 @@ def _ordinal(name: str, labels: tuple[str, ...] | list[str]) -> ColumnDomain:
     return column(name, Ordinal(type="ordinal", categories=tuple(labels)))
 
 
-def column(name: str, declared: Integer | Ordinal) -> ColumnDomain:
+def column(name: str, declared: Integer | Number | Ordinal) -> ColumnDomain:
     """One column as levels."""
     return Domain.from_spec({name: declared}).columns[0]
 
@@ -262,7 +297,9 @@ class CodedVisits:
 
     `persons` `[persons, columns]` and `visits` `[visits, columns]` are levels; `owner` is the
     person of each visit, its position; `when` the visit's date; `births` and `deaths` are dates of
-    persons, NaN where there is none. Dates are steps of `order`.
+    persons, NaN where there is none. Dates are steps of `order`. `of_persons` and `of_visits` are
+    numbers of the columns in `VisitFrame.added`: NaN where a person has none, and of visits in
+    parts of half a range from its middle.
     """
 
     persons: Codes
@@ -271,6 +308,8 @@ class CodedVisits:
     when: Floats
     births: Floats | None = None
     deaths: Floats | None = None
+    of_persons: Floats | None = None
+    of_visits: Parts | None = None
 
     def __repr__(self) -> str:
         return "<CodedVisits>"
@@ -278,25 +317,33 @@ class CodedVisits:
 
 @dataclass(frozen=True, repr=False)
 class Views:
-    """Levels `[rows, columns]` by view, and the person of each row: its position."""
+    """Levels `[rows, columns]` by view, and the person of each row: its position; and the numbers
+    of each person, by column, where they were read.
+    """
 
     codes: Mapping[str, Codes]
     owners: Mapping[str, Positions]
+    numbers: Mapping[str, Floats] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return "<Views>"
 
 
 def first_visits(
-    most: int, owner: Positions, when: Floats, codes: npt.NDArray[np.unsignedinteger[Any]]
+    most: int,
+    owner: Positions,
+    when: Floats,
+    codes: npt.NDArray[np.unsignedinteger[Any]],
+    numbers: Parts | None = None,
 ) -> tuple[Positions, Positions]:
     """The places of the first `most` visits of each owner, sorted by owner and then in their order,
     and the number of each, from 0.
 
-    Visits at one time are in the order of their own levels: those that are equal in all of it can
-    be told apart by nothing, so that it does not matter which of them stays.
+    Visits at one time are in the order of their own levels, and then numbers: those that are equal
+    in all of it can be told apart by nothing, so that it does not matter which of them stays.
     """
-    order = np.lexsort((*codes.T[::-1], when, owner))
+    more = () if numbers is None else numbers.T[::-1]
+    order = np.lexsort((*more, *codes.T[::-1], when, owner))
     sorted_owner = owner[order]
     begins = np.flatnonzero(np.diff(sorted_owner, prepend=-1))
     lengths = np.diff(np.append(begins, len(order)))
@@ -306,7 +353,7 @@ def first_visits(
 
 def views_of(frame: VisitFrame, read: CodedVisits) -> Views:
     """The views of the first `most` visits of each person."""
-    kept, rank = first_visits(frame.most, read.owner, read.when, read.visits)
+    kept, rank = first_visits(frame.most, read.owner, read.when, read.visits, read.of_visits)
     owner, when, codes = read.owner[kept], read.when[kept], read.visits[kept]
     persons = len(read.persons)
     counts = np.bincount(owner, minlength=persons)
@@ -350,7 +397,35 @@ def views_of(frame: VisitFrame, read: CodedVisits) -> Views:
             STEPS: taken,
         },
         {PERSONS: np.arange(persons), OUTER: owner[first], SECOND: step[second], STEPS: step},
+        _numbers(frame, read, kept, start),
     )
+
+
+def _numbers(
+    frame: VisitFrame, read: CodedVisits, kept: Positions, start: Floats
+) -> dict[str, Floats]:
+    """The numbers of each person, by column; nothing where none were read."""
+    if read.of_persons is None or read.of_visits is None:
+        return {}
+    people, visits = frame.added
+    names, owner = [frame.person(c.name) for c in people], read.owner[kept]
+    found = dict(zip(names, read.of_persons.T, strict=True))
+    if frame.age is not None and read.births is not None:
+        age = np.clip(start - read.births, frame.age.lower, frame.age.upper)
+        found[frame.person("age")] = age
+
+    def part(weights: npt.NDArray[Any]) -> Floats:
+        return np.bincount(owner, weights, len(read.persons)) / frame.most
+
+    found[frame.many()] = part(np.ones(len(kept)))
+    for c, parts in zip(visits, read.of_visits[kept].T, strict=True):
+        there = np.ones(len(kept), bool)
+        if c.missing:
+            place = frame.of_visits.index(c.name)
+            there = read.visits[kept, place] != c.missing_level
+            found[frame.many(c.name)] = part(there)
+        found[frame.now(c.name)] = part(parts * there) / SETTINGS.parts
+    return found
 
 
 def _people(frame: VisitFrame, read: CodedVisits, start: Floats) -> Codes:

@@ -48,6 +48,7 @@ from synthdp.inference.words import (
     figures_text,
     outside_domain,
 )
+from synthdp.model.planning import moment_sums
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.sums import NoisyProducts
 from synthdp.privacy.plan import MOMENTS
@@ -332,14 +333,10 @@ def answer_tables(
         of_cells.check_groups(query, domain.columns)
         total = float(LeastSquares(measured(tables, domain, (), grouped=False)).counts)
         found = replace(found, figures=(Figure(None, total / (1 - rows.holdout)),))
-    summed = mean_figures(query, spec, domain, tables, moments) if moments else None
-    if summed is None:
+    if moments is None:
         return found
-    if found.tier == "C" or cells is None:
-        return _by_sums(found, summed, [], spec)
-    asked_of = [asked for _, asked in of_cells.by_groups(query, cells)]
-    taken = (solver.functionals(of_cells.extremes(query, asked, solver)) for asked in asked_of)
-    return _by_sums(found, summed, list(map(of_cells.noise_width, taken)), spec)
+    summed = mean_figures(query, moment_sums(spec, domain), domain, tables, moments, rows)
+    return found if summed is None else by_sums(found, summed, solver, cells, spec)
 
 
 def answer_cells(
@@ -365,19 +362,28 @@ def answer_cells(
     return Answer(query, tier, figures, words, names, solver.agreement())
 
 
-def _by_sums(
-    found: Answer, summed: Sequence[Summed], widths: Sequence[float], spec: ReleaseSpec
+def by_sums(
+    found: Answer,
+    summed: Sequence[Summed],
+    solver: LeastSquares,
+    cells: CellRoles | None,
+    spec: ReleaseSpec,
 ) -> Answer:
-    """The answer with the figures of sums where noise makes them narrower than the `widths` of
-    those of tables; tier C has none.
+    """The answer with the figures of sums where noise makes them narrower than those of tables;
+    tier C has none.
     """
+    query, widths = found.query, list[float]()
+    if found.tier != "C" and cells is not None:
+        asked_of = (asked for _, asked in of_cells.by_groups(query, cells))
+        taken = (solver.functionals(of_cells.extremes(query, a, solver)) for a in asked_of)
+        widths = [*map(of_cells.noise_width, taken)]
     told = found.figures if widths else [Figure(None, refused="no table tells it")] * len(summed)
     figures = tuple(map(narrower, summed, told, widths or [math.inf] * len(summed)))
-    by_sums = sum(one is not other for one, other in zip(figures, told, strict=True))
-    if not by_sums or (not widths and by_sums < len(figures)):
+    changed = sum(one is not other for one, other in zip(figures, told, strict=True))
+    if not changed or (not widths and changed < len(figures)):
         return found
-    said = (*about_sums(found.query, spec), *outside_domain(found.query, spec))
-    if by_sums < len(figures):
+    said = (*about_sums(query, spec), *outside_domain(query, spec))
+    if changed < len(figures):
         said = tuple(dict.fromkeys((*said, *found.about)))
     return replace(found, tier="A", figures=figures, about=said, unmeasured=())
 

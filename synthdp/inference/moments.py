@@ -4,10 +4,18 @@ The sum of u = (number - middle) / half over the rows of a group is found by lea
 sums over all rows and over the rows of each level of some columns, as counts are
 (`least_squares`). Over the noisy number of rows it is a mean, with the interval of a ratio [derived
 in docs/inference.md].
+
+Of linked tables, with S_i the sum of u over the visits of person i, and C_i how many they are, both
+as parts of the most visits, a mean over visits is the ratio R of sum S_i and sum C_i. Its sampling
+goes by persons, whatever the visits of one have in common: its variance is the sum of (S_i - R
+C_i)^2, made of the sums of S_i^2, S_i C_i and C_i^2 [derived here; the ratio estimator of Cochran,
+"Sampling Techniques", 1977, 6.3, of clusters of unequal size]. How many visits there are is told by
+the table of their numbers, unless some lack the column.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,22 +24,28 @@ import numpy as np
 import numpy.typing as npt
 
 from synthdp.data.domain import Domain
+from synthdp.data.visits import VisitFrame
 from synthdp.inference.figures import (
     Figure,
     Floats,
+    Quadratic,
     Rows,
+    Z,
     along,
     by_groups,
+    certain,
     noise_width,
     ratio_figure,
+    ratio_interval,
     roles,
+    too_few,
     value_bounds,
 )
 from synthdp.inference.least_squares import Functionals, LeastSquares, measured
 from synthdp.inference.words import whom
-from synthdp.model.planning import moment_sums
+from synthdp.model.visits.planning import person_sums
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.privacy.mechanisms.sums import NUMBER, Bounded, NoisyProducts
+from synthdp.privacy.mechanisms.sums import NUMBER, Bounded, NoisyProducts, ProductSums
 from synthdp.spec.expressions.query import Query
 from synthdp.spec.model import ReleaseSpec
 
@@ -59,14 +73,13 @@ class MeanSums:
     def of(
         cls,
         query: Query,
-        spec: ReleaseSpec,
+        mechanism: ProductSums,
         domain: Domain,
         tables: Sequence[NoisyTable],
         moments: NoisyProducts,
     ) -> MeanSums | None:
         """Those of a question; None where it is not of a mean, or cuts by the number itself."""
         named = {*query.by, *(query.where.columns if query.where else ())}
-        mechanism = moment_sums(spec, domain)
         number = next((n for n in mechanism.numbers if n.column == query.column), None)
         if query.statistic != "mean" or query.weight or number is None or number.column in named:
             return None
@@ -165,14 +178,63 @@ class MeanSums:
 
 def mean_figures(
     query: Query,
-    spec: ReleaseSpec,
+    mechanism: ProductSums,
     domain: Domain,
     tables: Sequence[NoisyTable],
     moments: NoisyProducts,
+    rows: Rows,
 ) -> tuple[Summed, ...] | None:
     """The figures of a mean by the sums of its number; None where they do not tell it."""
-    sums = MeanSums.of(query, spec, domain, tables, moments)
-    return None if sums is None else sums.figures(Rows.of_spec(spec))
+    sums = MeanSums.of(query, mechanism, domain, tables, moments)
+    return None if sums is None else sums.figures(rows)
+
+
+def visits_mean(
+    query: Query,
+    frame: VisitFrame,
+    moments: NoisyProducts,
+    persons: tuple[Domain, Sequence[NoisyTable]],
+    holdout: float,
+) -> tuple[Summed, ...] | None:
+    """The figure of a mean over all visits; None where the sums do not tell it. `persons` are the
+    tables of persons, and their domain.
+    """
+    own = next((c for c in frame.added[1] if frame.now(c.name) == query.column), None)
+    if own is None or query.statistic != "mean" or query.by or query.where or query.weight:
+        return None
+    s, c = frame.now(own.name), frame.many(own.name if own.missing else "number")
+    products = person_sums(frame).products
+    sums = dict(zip(products, moments.sums.tolist(), strict=True))
+
+    def of(*names: str) -> float:
+        return float(sums[tuple((name, NUMBER) for name in sorted(names))])
+
+    total, squares, both, sigma = of(s), of(s, s), of(s, c), moments.sigma
+    if own.missing:
+        count, counts, noise = of(c), of(c, c), (sigma**2, sigma**2)
+    else:
+        domain, tables = persons
+        known = measured(tables, domain, (frame.now("number"),), grouped=False)
+        part = np.arange(frame.most + 1) / frame.most
+        found = LeastSquares(known).functionals(np.stack([part, part**2]))
+        count, counts = found.values.tolist()
+        noise = float(found.covariance[0, 0]), float(found.covariance[1, 1])
+    rows, most = Rows(holdout), frame.most
+    about, variance = max(0.0, count * most) / (1 - holdout), noise[0] * most**2
+    if not certain(count * most, variance):
+        return ((too_few(None, count * most, variance, rows), math.inf),)
+    r, of_noise = total / count, Quadratic(sigma**2, 0.0, noise[0])
+    # A deviation of the noise is added: it may have taken as much of the spread away.
+    spread = max(squares - 2 * r * both + r**2 * counts, 0.0)
+    spread += math.sqrt(sigma**2 * (1 + 4 * r**2) + r**4 * noise[1])
+    population = ratio_interval(total, count, of_noise.plus(Quadratic(spread, 0.0, 0.0)))
+    of_rows = ratio_interval(total, count, of_noise)
+    low, high = np.clip((-1.0, 1.0) if population is None else population, -1, 1).tolist()
+    inner = None if of_rows is None else tuple(np.clip(of_rows, -1, 1).tolist())
+    estimate = r if -1 < r < 1 else None
+    half = (own.upper - own.lower) / 2
+    figure = Figure(None, about, estimate, (low, high), inner).in_unit(half, own.lower + half)
+    return ((figure, 2 * Z * half * math.sqrt(sigma**2 + r**2 * noise[0]) / count),)
 
 
 def narrower(summed: Summed, by_levels: Figure, width: float) -> Figure:

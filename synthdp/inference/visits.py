@@ -24,20 +24,23 @@ from typing import TYPE_CHECKING
 from synthdp.bundle.linked import LinkedBundle, as_one, checked_linked
 from synthdp.bundle.noisy_values import MARGINALS, over_domain, table_from_json
 from synthdp.data.domain import Domain
-from synthdp.data.visits import OUTER, VisitFrame
+from synthdp.data.visits import OUTER, PERSONS, VisitFrame
 from synthdp.errors import OutputError, QueryError, SynthdpError, VerifyError
 from synthdp.graph.level_groups import groups_of
 from synthdp.inference.answer import (
     Answer,
     answer_cells,
     ask_the_same,
+    by_sums,
     check_agreement,
     labelled,
     solver_of,
 )
 from synthdp.inference.figures import CellRoles, Figure, Rows, roles
 from synthdp.inference.least_squares import SETTINGS, LeastSquares, Margin, Measured, measured
+from synthdp.inference.moments import Summed, mean_figures, visits_mean
 from synthdp.inference.words import listed
+from synthdp.model.visits.planning import person_sums
 from synthdp.model.visits.questions import (
     ALL,
     LATER,
@@ -124,6 +127,7 @@ class VisitQuestions:
         """The view and the noisy tables of each look."""
         views, found = self.stated.frame.views, Looks()
         try:
+            _ = self.stated.moments
             for told in self.stated.json(MARGINALS)["tables"]:
                 table, purpose, view = table_from_json(told), told["purpose"], told["view"]
                 if not over_domain(table, views[view]) or not table.sigma > 0:
@@ -186,7 +190,19 @@ class VisitQuestions:
         return query
 
     def _of(self, rows: Asked, text: str) -> Answer:
-        return answered(rows, self._read(rows, text), text, self.stated.spec, self.bundle)
+        query, spec = self._read(rows, text), self.stated.spec
+        return answered(rows, query, text, spec, self.bundle, self._summed(rows, query))
+
+    def _summed(self, rows: Asked, query: Query) -> tuple[Summed, ...] | None:
+        """The figures of a mean by sums of numbers, where these tell it."""
+        moments, persons = self.stated.moments, self.rows[PERSONS]
+        if moments is None or not (rows.later or rows is persons):
+            return None
+        frame, holdout = self.stated.frame, self.stated.spec.evaluation.held_out
+        known = persons.domain, persons.tables
+        if rows.later:
+            return visits_mean(query, frame, moments, known, holdout)
+        return mean_figures(query, person_sums(frame), *known, moments, Rows(holdout))
 
     def _paid(self, text: str) -> Answer | None:
         """The answer that the release paid for, if it did."""
@@ -283,8 +299,16 @@ def paid_question(
     return answered(rows, asked.query, estimand.ask, as_one(spec), Path(MARGINALS))
 
 
-def answered(rows: Asked, query: Query, text: str, plain: ReleaseSpec, bundle: Path) -> Answer:
-    """The answer of tables to a question that was read, and is shown as `text`.
+def answered(
+    rows: Asked,
+    query: Query,
+    text: str,
+    plain: ReleaseSpec,
+    bundle: Path,
+    summed: Sequence[Summed] | None = None,
+) -> Answer:
+    """The answer of tables to a question that was read, and is shown as `text`; or that of sums,
+    `summed`, where noise makes it narrower.
 
     Raises:
         OutputError: no table tells it, or it has too many cells or groups.
@@ -311,6 +335,9 @@ def answered(rows: Asked, query: Query, text: str, plain: ReleaseSpec, bundle: P
             hint=f"tables of these rows have {shown}{'; ...' if len(joint) > most else ''}",
         )
     check_agreement(found.agreement, bundle, query.columns)
+    if summed is not None:
+        tables, found = found, by_sums(found, summed, solver, cells, spec)
+        most = most if found is tables else 1  # sums are of persons
     said = [f"law: {rows.law}", *found.about, *clipped(query.column, query.clip)]
     if most > 1 and query.statistic not in ("count", "sum"):
         said.append(

@@ -37,8 +37,16 @@ Misfits = dict[str, dict[str, int]]
 
 @dataclass(frozen=True, repr=False)
 class LinkedTable(Table):
-    """Persons and visits inside the seal: a table of levels by view. Of itself it is the view of
-    persons, without values.
+    """Persons and visits inside the seal: a table of levels by view. Of itself it has a row for
+    each person, with the levels of the view of persons and the numbers of `VisitFrame.sums`.
+
+    Sensitivity of sums over these rows [derived here]: `data.visits` makes the row of each person's
+    rows alone, so that one person more adds one row, and changes no other. A mechanism on it is one
+    on a table whose units have one row, whatever the most visits are. What sums over visits cost is
+    in their scale: the sum over at most m visits of numbers in [-1, 1] is divided by m, and so in
+    [-1, 1] itself, as those of `ProductSums` are; its noise is m times as much in units of visits,
+    as that of a table of all of them is. The bound is reached by a person with m visits at an end
+    of the bounds.
     """
 
     views: Mapping[str, Table] = field(default_factory=dict)
@@ -194,4 +202,6 @@ def in_views(views: Views, out: npt.NDArray[np.bool_], misfits: Misfits) -> Link
         for name, codes in views.codes.items()
     }
     persons = tables[PERSONS]
-    return LinkedTable(persons.codes, persons.frame, persons.held_out, misfits, None, tables)
+    codes = np.pad(persons.codes, ((0, 0), (0, len(views.numbers))))  # numbers have no levels
+    numbers = pd.DataFrame(dict(views.numbers), index=persons.frame.index)
+    return LinkedTable(codes, numbers, persons.held_out, misfits, None, tables)

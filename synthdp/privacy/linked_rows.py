@@ -14,7 +14,15 @@ import pyarrow as pa
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import EncodedColumn, encode, read_values
-from synthdp.data.visits import CodedVisits, Floats, Positions, VisitFrame, first_visits
+from synthdp.data.visits import (
+    SETTINGS,
+    CodedVisits,
+    Floats,
+    Parts,
+    Positions,
+    VisitFrame,
+    first_visits,
+)
 
 Cells: TypeAlias = pd.DataFrame | pa.RecordBatch
 Levels = npt.NDArray[np.unsignedinteger[Any]]
@@ -52,14 +60,15 @@ class Found:
 
 @dataclass(frozen=True, repr=False)
 class PersonRows:
-    """Rows of persons: the number of each one's key, the levels that are modelled, and dates, NaN
-    where there is none.
+    """Rows of persons: the number of each one's key, the levels that are modelled, dates, and
+    numbers that are added up `[rows, columns]`, NaN where there is none.
     """
 
     units: Positions
     codes: Levels
     births: Floats | None
     deaths: Floats | None
+    numbers: Floats
 
     def __repr__(self) -> str:
         return "<PersonRows>"
@@ -91,39 +100,46 @@ class PersonRows:
             return np.where(missing if column.missing else False, np.nan, numbers[column.name])
 
         modelled = codes[:, [domain.index(c.name) for c in frame.columns.columns]]
-        return cls(units, modelled, dates(frame.birth), dates(frame.death))
+        added: Any = [np.zeros((len(codes), 0)), *map(dates, frame.added[0])]
+        return cls(units, modelled, dates(frame.birth), dates(frame.death), np.column_stack(added))
 
     @classmethod
     def joined(cls, found: Sequence[PersonRows]) -> PersonRows:
         """The rows of several."""
-        dates = [
+        births, deaths = (
             None if getattr(found[0], name) is None else np.concatenate(own)
             for name in ("births", "deaths")
             for own in [[getattr(rows, name) for rows in found]]
-        ]
-        units, codes = ([getattr(rows, name) for rows in found] for name in ("units", "codes"))
-        return cls(np.concatenate(units), np.concatenate(codes), *dates)
+        )
+        units, codes, numbers = (
+            np.concatenate([getattr(rows, name) for rows in found])
+            for name in ("units", "codes", "numbers")
+        )
+        return cls(units, codes, births, deaths, numbers)
 
     def one_each(self) -> PersonRows:
-        """One row for each key, by its number: the first by its own levels and dates, never by its
-        place in the file.
+        """One row for each key, by its number: the first by its own levels, dates and numbers,
+        never by its place in the file.
         """
         fields = [dates for dates in (self.deaths, self.births) if dates is not None]
-        order = np.lexsort((*fields, *self.codes.T[::-1], self.units))
+        order = np.lexsort((*self.numbers.T[::-1], *fields, *self.codes.T[::-1], self.units))
         one = order[np.diff(self.units[order], prepend=-1) > 0]
         births, deaths = (
             None if dates is None else dates[one] for dates in (self.births, self.deaths)
         )
-        return PersonRows(self.units[one], self.codes[one], births, deaths)
+        return PersonRows(self.units[one], self.codes[one], births, deaths, self.numbers[one])
 
 
 @dataclass(frozen=True, repr=False)
 class VisitRows:
-    """Visits with a date and a person: the person's position, the date inside the study, levels."""
+    """Visits with a date and a person: the person's position, the date inside the study, levels,
+    and numbers that are added up, in parts of half a range from its middle.
+    """
 
     owner: Positions
     when: Floats
     codes: Levels
+    numbers: Parts
 
     def __repr__(self) -> str:
         return "<VisitRows>"
@@ -142,7 +158,13 @@ class VisitRows:
         places = [domain.index(c.name) for c in frame.of_visits.columns]
         undated = replace(encoded[frame.order.name], unexpected_missing=0)
         told = {**encoded, frame.order.name: undated}
-        return cls(owner[kept], inside, codes[kept][:, places]), told
+        added = [np.zeros((int(kept.sum()), 0), np.int32)]
+        for c in frame.added[1]:
+            numbers, half = encoded[c.name].numbers, (c.upper - c.lower) / 2
+            assert numbers is not None
+            u = np.clip((numbers[kept] - (c.lower + c.upper) / 2) / half, -1, 1)
+            added.append(np.rint(u * SETTINGS.parts).astype(np.int32)[:, None])
+        return cls(owner[kept], inside, codes[kept][:, places], np.hstack(added)), told
 
     @classmethod
     def joined(cls, found: Sequence[VisitRows]) -> VisitRows:
@@ -150,7 +172,7 @@ class VisitRows:
         return cls(
             *(
                 np.concatenate([getattr(rows, name) for rows in found])
-                for name in ("owner", "when", "codes")
+                for name in ("owner", "when", "codes", "numbers")
             )
         )
 
@@ -161,14 +183,15 @@ class VisitRows:
         the first of a union are the first of each part's first, in whatever order the parts come:
         it may be cut part by part.]
         """
-        kept, _ = first_visits(most, self.owner, self.when, self.codes)
-        return VisitRows(self.owner[kept], self.when[kept], self.codes[kept])
+        kept, _ = first_visits(most, self.owner, self.when, self.codes, self.numbers)
+        return VisitRows(self.owner[kept], self.when[kept], self.codes[kept], self.numbers[kept])
 
 
 def coded(persons: PersonRows, visits: VisitRows) -> CodedVisits:
     """Both, one row for each person."""
     codes: Any = persons.codes
     levels: Any = visits.codes
+    dates = persons.births, persons.deaths
     return CodedVisits(
-        codes, levels, visits.owner, visits.when, births=persons.births, deaths=persons.deaths
+        codes, levels, visits.owner, visits.when, *dates, persons.numbers, visits.numbers
     )

@@ -47,6 +47,7 @@ from synthdp.model.visits.fit import fit
 from synthdp.model.visits.planning import END_NUMBERS, plan_linked
 from synthdp.privacy.linked import read_linked
 from synthdp.privacy.noise import Streams, fresh_generator
+from synthdp.privacy.plan import MOMENTS
 from synthdp.privacy.private import Confidential, Private
 from synthdp.privacy.session import Session
 from synthdp.progress import advance, seconds, shown_on, stage, warn
@@ -247,6 +248,9 @@ def carry_out(job: LinkedJob, *, force: bool, attack: AttackWhen = "now") -> Lin
         with stage("measure and fit"):
             fitted = fit(session, spec, job.frame, rng=fresh_generator())
             notes = check_total(fitted.tables.value[END_NUMBERS], job.spec)
+            asked, moments = job.plan.moments, None
+            if asked is not None:
+                moments = session.release(asked, purpose=MOMENTS)
         with stage("sample"):
             persons, rng = persons_of(spec), fresh_generator()
             frames = fitted.model.map(lambda m: drawn_frames(spec, m, persons, rng=rng))
@@ -261,6 +265,7 @@ def carry_out(job: LinkedJob, *, force: bool, attack: AttackWhen = "now") -> Lin
                     synthetic=frames,
                     fitted=fitted,
                     estimands=paid if spec.estimands else None,
+                    moments=moments,
                 )
                 _publish(job, content, log, force=force)
             folder.note_published()

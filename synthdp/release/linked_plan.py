@@ -5,14 +5,14 @@ No row is read, and nothing slow is imported.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from synthdp.audit.folder import MEASUREMENTS, TARGETS, AttackPower, power_of, table_releases
 from synthdp.bundle.linked import as_one, expected_noise, persons_of
 from synthdp.bundle.linked_texts import linked_files
-from synthdp.data.visits import VisitFrame
+from synthdp.data.visits import PERSONS, VisitFrame
 from synthdp.inference.visit_effects import check_queries
 from synthdp.ledger.connect import (
     balance_of,
@@ -25,10 +25,13 @@ from synthdp.ledger.entries import Balance
 from synthdp.model.visits.laws import SETTINGS
 from synthdp.model.visits.planning import arrows_of, plan_linked
 from synthdp.model.visits.predict import stand_in_pairs
+from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
+from synthdp.privacy.mechanisms.sums import ProductSums
 from synthdp.privacy.mechanisms.views import OnView
 from synthdp.privacy.plan import ESTIMAND, ReleasePlan
 from synthdp.release.played_visits import doubtful, played_visits
+from synthdp.report.prose import say_of_plan
 from synthdp.report.sections import shares
 from synthdp.spec.checks.linked import linked_traps
 from synthdp.spec.model import LinkedSpec
@@ -69,6 +72,10 @@ def linked_facts(
     spends = []
     for told, part, planned in zip(facts["spends"], parts, plan.spends, strict=True):
         look = planned.mechanism
+        if isinstance(look, ProductSums):
+            told |= {"share": part, "view": PERSONS, "rows_of_a_person": 1}
+            spends.append(told | {"tables": look.size, "noise": look.sigma})
+            continue
         assert isinstance(look, OnView)
         if isinstance(look.inner, NoisyMarginals):
             tables, noise = len(look.inner.tables), min(look.inner.sigmas)
@@ -94,10 +101,19 @@ def linked_facts(
         "estimands": played,
         "expected": _expected(spec, frame),
         "attack": power.to_json() if power else None,
-        "notes": [power.told("persons")] if power else [],
+        "notes": [*_moments(spec, frame, plan), *([power.told("persons")] if power else [])],
         "files": files,
         "warnings": [*linked_traps(spec), *_doubtful(spec, expected), *doubtful(played)],
     }
+
+
+def _moments(spec: LinkedSpec, frame: VisitFrame, plan: ReleasePlan) -> Iterator[str]:
+    """How far noise moves means of numbers, where persons have half of the visits that are kept."""
+    if plan.moments is not None:
+        persons = expected_fit_rows(as_one(spec))
+        each = 2.0 if frame.added[1] else 1.0
+        alone = 1.96 * plan.moments.sigma / 2 * each / persons
+        yield say_of_plan("moments", alone=alone, grouped=alone, names=())
 
 
 def _values(spec: LinkedSpec, frame: VisitFrame, persons: int) -> float:
@@ -133,7 +149,8 @@ def _power(spec: LinkedSpec, frame: VisitFrame, plan: ReleasePlan) -> AttackPowe
     tables = 0
     for planned in plan.spends:
         look = planned.mechanism
-        assert isinstance(look, OnView)
+        if not isinstance(look, OnView):  # no attack reads sums
+            continue
         known = look.inner.tables if isinstance(look.inner, NoisyMarginals) else None
         tables += len(chosen[planned.purpose] if known is None else known)
     each, releases = (

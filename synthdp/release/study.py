@@ -54,8 +54,8 @@ from synthdp.privacy.table import Table
 from synthdp.progress import Steps, advance, stage, tell, warn
 from synthdp.spec.addresses import home
 from synthdp.spec.checks.checks import check
-from synthdp.spec.load.loader import load_spec
-from synthdp.spec.model import Graph, ReleaseSpec, rules
+from synthdp.spec.load.loader import own_spec
+from synthdp.spec.model import Graph, LinkedSpec, ReleaseSpec, rules
 from synthdp.tracking.mlflow_run import Tracker, tracker
 from synthdp_attacks import AttackRow, MembershipReport
 from synthdp_attacks.membership import MAIN
@@ -259,7 +259,14 @@ def study(
         SynthdpError: any mistake that the user can mend.
     """
     with stage("plan"):
-        spec = comparable(load_spec(spec_path, lists=True), rows, learned)
+        stated = own_spec(spec_path)
+        if isinstance(stated, LinkedSpec):
+            raise OutputError(
+                "a study compares releases of one table, and this spec has linked ones",
+                hint="`synthdp audit SPEC --simulated` attacks a release of made-up persons at no"
+                " cost, and `synthdp plan` says what noise will make of each score and estimand",
+            )
+        spec = comparable(stated, rows, learned)
         job = _Study(spec, Domain.from_spec(spec.columns), rows, targets, epsilons)
         models = 2 * spec.attacks.membership.pairs * targets
         tell(

@@ -36,7 +36,7 @@ from synthdp.bundle.linked import (
     written_columns,
 )
 from synthdp.bundle.linked_texts import LINKED_DERIVED, linked_files
-from synthdp.bundle.noisy_values import ESTIMANDS, MARGINALS
+from synthdp.bundle.noisy_values import ESTIMANDS, MARGINALS, sums_from_json
 from synthdp.bundle.table_files import check_header
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import to_numbers
@@ -47,7 +47,7 @@ from synthdp.files import read_text
 from synthdp.inference.visit_effects import estimands_json
 from synthdp.model.visits.planning import plan_linked
 from synthdp.privacy.mechanisms.views import OnView
-from synthdp.privacy.plan import ReleasePlan
+from synthdp.privacy.plan import MOMENTS, ReleasePlan
 from synthdp.spec.load.loader import parse_any
 from synthdp.spec.model import LinkedSpec, ReleaseSpec
 from synthdp.verify.content import chunks, misfits_of, most_bytes
@@ -105,7 +105,7 @@ class LinkedReader(Reader):
         columns = sum(len(domain) for domain in self.frame.views.values())
         return PlanLimits(
             rows=self.frame.most,
-            purposes=len(self.plan.linked),
+            purposes=len(self.plan.spends),
             steps=0,
             tables=columns + 4,  # of single columns, and of numbers and ends
             answers=0,
@@ -192,9 +192,19 @@ def _check_noisy(reader: Reader) -> Iterator[str]:
             return
     if isinstance(reader.bundle, LinkedBundle):
         _ = reader.bundle.arrows  # made again of the tables; raises where a table is another
-    if {told["purpose"] for told in stated["tables"]} != {
-        e.body["purpose"] for e in reader.charges
-    }:
+    known = {told["purpose"] for told in stated["tables"]}
+    if (MOMENTS in stated) != ((asked := own.plan.moments) is not None):
+        yield f"{MARGINALS}: must have sums of numbers where the spec has a share for them"
+    elif asked is not None:
+        found = sums_from_json(stated[MOMENTS], asked)
+        known.add(MOMENTS)
+        yield from wrong(
+            (
+                not math.isclose(stated[MOMENTS]["sigma"], found.sigma, rel_tol=1e-6),
+                f"{MARGINALS}: its sums state other noise than the plan gives them",
+            ),
+        )
+    if known != {e.body["purpose"] for e in reader.charges}:
         yield f"{MARGINALS}: has not the tables of every look that the ledger charged"
 
 

@@ -20,6 +20,7 @@ from synthdp.audit.linked import (
     replay_persons,
 )
 from synthdp.audit.mechanisms import persons
+from synthdp.audit.mechanisms.calls import Replayed
 from synthdp.audit.mechanisms.persons import ALIKE, SPREAD, person_neighbours, random_persons, read
 from synthdp.bundle import Audit
 from synthdp.data.visits import STEPS, CodedVisits, Views, VisitFrame, views_of
@@ -27,6 +28,7 @@ from synthdp.model.visits.fit import fit
 from synthdp.model.visits.planning import STEP_PAIRS, plan_linked
 from synthdp.privacy import OnView, session
 from synthdp.privacy.calibration import mu_of
+from synthdp.privacy.linked import LinkedTable, in_views
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
@@ -95,6 +97,36 @@ def test_a_reader_that_looks_at_others_is_caught(
     monkeypatch.setattr(persons, "views_of", patched)
     found = replay_persons(spec_of(), planned(spec_of()), random_pairs=20, progress=unheard)
     assert {f.differs for f in found.findings} == {"moved"}
+
+
+SUMS = {"persons": 0.2, "first": 0.2, "steps": 0.4, "ends": 0.1, "moments": 0.1}
+
+
+def sums_replayed(adjacency: str = "add_remove") -> Replayed:
+    spec = spec_of(shares=SUMS, adjacency=adjacency)
+    alone = replace(planned(spec), linked={})
+    return replay_persons(spec, alone, random_pairs=10, progress=unheard)
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_sums_of_numbers_move_as_far_as_one_row_of_a_person(adjacency: str) -> None:
+    found = sums_replayed(adjacency)
+    assert found.findings == () and len(found.mechanisms) == 1
+    assert found.largest_share > (0.95 if adjacency == "add_remove" else 0.5)
+
+
+@pytest.mark.parametrize("fault", ["a row for each visit", "parts of the largest"])
+def test_sums_of_more_than_a_person_are_caught(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    def spoilt(views: Views, *more: Any) -> LinkedTable:
+        table = in_views(views, *more)
+        if fault == "a row for each visit":
+            rows = np.append(np.arange(len(table.codes)), views.owners[STEPS])
+            codes, numbers = table.codes[rows], table.frame.iloc[rows].reset_index(drop=True)
+            return replace(table, codes=codes, frame=numbers, held_out=table.held_out[rows])
+        return replace(table, frame=(table.frame / table.frame.abs().max()).fillna(0.0))
+
+    monkeypatch.setattr(persons, "in_views", spoilt)
+    assert "moved" in {f.differs for f in sums_replayed().findings}
 
 
 def test_neighbours_have_the_canaries_and_a_person_beyond_the_cut() -> None:

@@ -70,7 +70,7 @@ OF_LINKED_TABLES = {
     "LinkedQuestion": ["ask", "clip"],
     "LinkedPrivacy": ["ledger"],
     "LinkedSampling": ["persons"],
-    "LinkedShares": ["ends", "estimands", "first", "persons", "steps"],
+    "LinkedShares": ["ends", "estimands", "first", "moments", "persons", "steps"],
     "LinkedSpec": ["constraints"],
     "PersonUnit": ["meaning"],
     "PersonsTable": ["key"],

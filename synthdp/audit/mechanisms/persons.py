@@ -16,7 +16,7 @@ import numpy.typing as npt
 from synthdp.audit.mechanisms.calls import Pair, Side
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
-from synthdp.data.visits import CodedVisits, Floats, VisitFrame, views_of
+from synthdp.data.visits import SETTINGS, CodedVisits, Floats, VisitFrame, views_of
 from synthdp.privacy.events.base import Adjacency
 from synthdp.privacy.linked import LinkedTable, in_views
 
@@ -33,14 +33,14 @@ def random_persons(frame: VisitFrame, count: int, rng: np.random.Generator) -> C
         drawn = rng.uniform(frame.death.lower, frame.death.upper, count)
         deaths = np.where(rng.random(count) < 0.5, np.floor(drawn), np.nan)
     when = np.floor(rng.uniform(frame.order.lower, frame.until, len(owner)))
-    return CodedVisits(
-        _levels(frame.columns, count, rng),
-        _levels(frame.of_visits, len(owner), rng),
-        owner,
-        when,
-        births,
-        deaths,
+    persons, visits = _levels(frame.columns, count, rng), _levels(frame.of_visits, len(owner), rng)
+    own, theirs = frame.added
+    parts = rng.integers(-SETTINGS.parts, SETTINGS.parts + 1, (len(owner), len(theirs))).astype(
+        np.int32
     )
+    evenly = [rng.uniform(c.lower, c.upper, count) for c in own]
+    numbers = np.array(evenly).reshape(len(own), count).T
+    return CodedVisits(persons, visits, owner, when, births, deaths, numbers, parts)
 
 
 def _levels(domain: Domain, rows: int, rng: np.random.Generator) -> Codes:
@@ -62,6 +62,7 @@ def one_person(
     drawn = random_persons(frame, 1, rng)
     step = float(frame.step) if step is None else step
     when = frame.until - step * np.arange(visits, dtype=np.float64)
+    own, theirs = frame.added
     highest = [np.array([d.sizes], np.uint16) - 1 for d in (frame.columns, frame.of_visits)]
     person, visit = highest[0].astype(np.uint16), highest[1].astype(np.uint16)
     happened = np.repeat(visit, visits, axis=0)
@@ -75,6 +76,8 @@ def one_person(
         np.maximum(when, frame.order.lower),
         drawn.births,
         drawn.deaths,
+        drawn.of_persons if spread is not None else np.array([[c.upper for c in own]]),
+        np.full((visits, len(theirs)), SETTINGS.parts, np.int32),
     )
 
 
@@ -92,7 +95,7 @@ def together(parts: Sequence[CodedVisits]) -> CodedVisits:
         return None if own[0] is None else np.concatenate(own)
 
     owner = np.concatenate([p.owner + start for p, start in zip(parts, starts, strict=False)])
-    names = ("persons", "visits", "when", "births", "deaths")
+    names = ("persons", "visits", "when", "births", "deaths", "of_persons", "of_visits")
     return replace(parts[0], owner=owner, **{name: joined(name) for name in names})
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import networkx as nx
 
@@ -18,6 +18,7 @@ from synthdp.model.visits.laws import SETTINGS
 from synthdp.model.visits.questions import Look, MeasuredQuestion, measured_question
 from synthdp.privacy.calibration import calibrated, mu_of
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
+from synthdp.privacy.mechanisms.sums import NUMBER, Arm, Bounded, Product, ProductSums
 from synthdp.privacy.mechanisms.views import OnView
 from synthdp.privacy.plan import ReleasePlan, estimand_purpose
 from synthdp.privacy.table import Columns
@@ -193,9 +194,34 @@ def plan_linked(spec: LinkedSpec, frame: VisitFrame) -> ReleasePlan:
         of = mu(shares.estimands, look.part / len(spec.estimands))
         planned[purpose] = pairs(look.view, of, look.rows)
     rough = ReleasePlan(privacy.epsilon, privacy.delta, privacy.adjacency, 1, linked=planned)
+    if frame.summed:
+        rough = replace(rough, moments=person_sums(frame, noise=1 / mu(shares.moments)))
     plan = calibrated(rough)
     check_estimands(plan, spec, frame)
     return plan
+
+
+def person_sums(frame: VisitFrame, *, noise: float = 1.0) -> ProductSums:
+    """The sums over persons of their numbers, and of what those of their visits add up to: with
+    squares, and with how many visits it is of, as the variance of a mean over visits goes by
+    persons (`privacy.linked.LinkedTable` has the sensitivity). `noise` is in multiples of what one
+    person can move.
+    """
+    people, visits = frame.added
+    ends = {frame.person(c.name): (c.lower, c.upper) for c in people}
+    if frame.age is not None:
+        ends[frame.person("age")] = frame.age.lower, frame.age.upper
+    products: list[Product] = [((name, NUMBER),) * k for name in ends for k in (1, 2)]
+    for c in visits:
+        own, many = frame.now(c.name), frame.many(c.name if c.missing else "number")
+        products += [((own, NUMBER),) * k for k in (1, 2)]
+        products.append(((own, NUMBER), (many, NUMBER)))
+        products += [((many, NUMBER),) * k for k in (1, 2) if c.missing]
+    parts = [c.name for c in frame.sums.columns if c.name not in frame.views[PERSONS].names]
+    ends |= dict.fromkeys(parts, (-1.0, 1.0))
+    numbers = tuple(Bounded(name, *own) for name, own in ends.items())
+    ordered = tuple(tuple(sorted(product)) for product in products)
+    return ProductSums(frame.sums, Arm(), numbers, ordered, noise, apart=True)
 
 
 Measured = MeasuredEffect | MeasuredQuestion

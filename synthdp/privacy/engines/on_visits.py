@@ -2,10 +2,11 @@
 database, which finds levels and puts visits in order itself.
 
 Each batch of rows is read by the functions that read a table into memory, row by row, and what
-stays is small: of a visit a byte or two for each column, its date and its person; of each person
-the first `most` visits, cut part by part. The views of levels are then made of some persons at a
-time, by the function that makes them in memory: they have the same rows, whatever the parts are.
-A database gives the same rows by a window over the visits of each person.
+stays is small: of a visit a byte or two for each column, four for each number that is added up, its
+date and its person; of each person the first `most` visits, cut part by part. The views of levels
+are then made of some persons at a time, by the function that makes them in memory: they have the
+same rows, whatever the parts are. A database gives the same rows by a window over the visits of
+each person, and no numbers.
 """
 
 from __future__ import annotations
@@ -135,7 +136,8 @@ def read_queries(
         for texts, (when,), codes in engine.in_order([order], domain, frame.most):
             owner: Any = np.array([known.get(text, -1) for text in texts], np.int32)
             own = owner >= 0
-            rows.append(VisitRows(owner[own], when[own], _narrow(codes[own], domain)))
+            none = np.zeros((int(own.sum()), 0), np.int32)  # a database gives levels alone
+            rows.append(VisitRows(owner[own], when[own], _narrow(codes[own], domain), none))
         undated = replace(found.columns[order.name], unexpected_missing=0)
         told = replace(found, columns={**found.columns, order.name: undated})
         return VisitRows.joined(rows).first(frame.most), told
@@ -207,12 +209,15 @@ def views_by_shard(frame: VisitFrame, read: CodedVisits) -> Views:
             read.when[own],
             births,
             deaths,
+            None if read.of_persons is None else read.of_persons[some],
+            None if read.of_visits is None else read.of_visits[own],
         )
         found = views_of(frame, shard)
         codes: Any = {n: _narrow(own, frame.views[n]) for n, own in found.codes.items()}
         owners: Any = {n: (o + start).astype(np.int32) for n, o in found.owners.items()}
-        made.append(Views(codes, owners))
+        made.append(Views(codes, owners, found.numbers))
     return Views(
         {name: np.concatenate([v.codes[name] for v in made]) for name in frame.views},
         {name: np.concatenate([v.owners[name] for v in made]) for name in frame.views},
+        {name: np.concatenate([v.numbers[name] for v in made]) for name in made[0].numbers},
     )

@@ -36,7 +36,7 @@ from synthdp.spec.model.linked import (
     LinkedQuestion,
     LinkedSpec,
 )
-from synthdp.spec.model.rules import linked_engine
+from synthdp.spec.model.rules import linked_engine, linked_numbers
 
 ONE_TABLE = (
     dataset.unit,
@@ -286,6 +286,13 @@ def _budget(spec: LinkedSpec) -> Iterator[SpecMistake]:
     if spec.estimands and not share:
         message = f"{stated(spec, *where)}; estimands need a share"
         yield SpecMistake(where, message, "e.g. 0.1, taken from the others")
+    moments, where = spec.privacy.shares.moments, ("privacy", "shares", "moments")
+    if moments and not (0 < len(linked_numbers(spec)) <= 600):
+        message = f"got {moments:g}, and no column is a number, or more than 600 are"
+        yield SpecMistake(where, message, "set it to 0")
+    if moments and linked_engine(spec) == "sql":
+        message = f"got {moments:g}, and engine sql counts and adds up nothing"
+        yield SpecMistake(where, message, "set it to 0, or use another engine")
 
 
 def _rules(spec: LinkedSpec) -> Iterator[SpecMistake]:

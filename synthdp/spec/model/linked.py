@@ -265,6 +265,13 @@ class LinkedShares(Parts):
         "for tables of what comes after a visit: the next, the last, a death", 0.1, default=0.1
     )
     estimands: Part = key("for numbers that are asked for", 0.1, default=0.0)
+    moments: Part = key(
+        "for sums of all numbers and of their squares, a person's visits together, by which means"
+        " have intervals that narrow; 0.1 where shares are left out and noise leaves something of"
+        " them",
+        0.1,
+        default=0.0,
+    )
 
 
 class LinkedPrivacy(Budget):

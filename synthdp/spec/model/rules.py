@@ -19,7 +19,7 @@ from synthdp.spec.addresses import is_pattern, is_url
 from synthdp.spec.model import Column, Compute, ParquetSource, Ranged, ReleaseSpec, Shares, Source
 from synthdp.spec.model.columns import Datetime, Integer, Mapped, Number
 from synthdp.spec.model.dataset import EngineName
-from synthdp.spec.model.linked import LinkedSpec
+from synthdp.spec.model.linked import LinkedShares, LinkedSpec
 
 # Shares are in epsilon. Chosen on five public tables, of .2 to .5: one-way tables of fine bins
 # alone say how a column is spread inside the groups of levels on which pairs are counted.
@@ -64,7 +64,14 @@ def fill_defaults(spec: ReleaseSpec) -> ReleaseSpec:
 
 
 def fill_linked(spec: LinkedSpec) -> LinkedSpec:
-    """The spec with bins on a log scale of far-reaching ranges that leave theirs out."""
+    """The spec with the shares that it leaves out, and with bins on a log scale of far-reaching
+    ranges that leave theirs out.
+    """
+    if "shares" not in spec.privacy.model_fields_set and _linked_moments_tell(spec):
+        own = {n: (1 - LEFT_OUT.moments) * p for n, p in spec.privacy.shares.model_dump().items()}
+        shares = LinkedShares(**(own | {"moments": LEFT_OUT.moments}))
+        privacy = spec.privacy.model_copy(update={"shares": shares})
+        spec = spec.model_copy(update={"privacy": privacy})
     made = {
         table: {
             name: with_fine_bins(column, column.bins)
@@ -75,6 +82,31 @@ def fill_linked(spec: LinkedSpec) -> LinkedSpec:
         for table, columns in spec.columns.items()
     }
     return spec.model_copy(update={"columns": made})
+
+
+def linked_numbers(spec: LinkedSpec) -> tuple[str, ...]:
+    """The columns of both tables whose numbers are added up: all but the order and dates, and the
+    age where there is a birth.
+    """
+    order = spec.dataset.visits_name, spec.dataset.visits.order
+    found = tuple(
+        f"{table}.{name}"
+        for table, columns in spec.columns.items()
+        for name, column in columns.items()
+        if isinstance(column, Integer | Number) and (table, name) != order
+    )
+    return (*found, *([f"{spec.dataset.persons_name}.age"] if spec.birth else []))
+
+
+def _linked_moments_tell(spec: LinkedSpec) -> bool:
+    """Whether default sums would say something of the means of numbers: of visits, of which each
+    person has half of the most, and which a person moves by all of them.
+    """
+    numbers, persons = len(linked_numbers(spec)), spec.dataset.persons
+    if not numbers or linked_engine(spec) == "sql":
+        return False
+    noise = math.sqrt(3 * numbers) * _noise_of_share(spec, LEFT_OUT.moments)
+    return 2 * 2 * noise <= LEFT_OUT.moved * persons.rows.value
 
 
 def _with_maps(spec: ReleaseSpec) -> ReleaseSpec:
@@ -126,7 +158,7 @@ def _heaps_tell(spec: ReleaseSpec) -> bool:
     return bool(spec.privacy.heaps) or 5 * noise <= LEFT_OUT.heap * spec.dataset.rows.value
 
 
-def _noise_of_share(spec: ReleaseSpec, share: float) -> float:
+def _noise_of_share(spec: ReleaseSpec | LinkedSpec, share: float) -> float:
     """The noise of a number that one row moves by one, by that of a Gaussian mechanism for a share
     of the budget [Dwork and Roth 2014, theorem A.1], which is above the plan's.
     """

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import os
+import sys
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
@@ -304,6 +305,33 @@ def test_one_person_more_adds_so_many_rows_and_moves_no_other(
 ) -> None:
     reached = moved(tmp_path, engine, seed)
     assert reached == {PERSONS: 1, OUTER: 1, SECOND: 1, STEPS: MOST - 1}
+
+
+@pytest.mark.parametrize("engine", ["arrow", "memory"])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_numbers_of_a_person_are_of_the_own_rows_alone_as_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, seed: int
+) -> None:
+    """Whatever the order of rows, and which visits at one time are beyond the cut."""
+    monkeypatch.setattr(sys.modules[__name__], "FRAME", replace(FRAME, summed=True))
+
+    def numbers(table: LinkedTable) -> Counter[tuple[float, ...]]:
+        assert [*table.frame] == ["persons.age", "visits.number, how many", "visits.bp"]
+        return Counter(map(tuple, np.hstack([table.codes, table.frame.to_numpy()]).tolist()))
+
+    tables, rng = made(seed, persons=25), np.random.default_rng(seed)
+    write(tables, tmp_path, rng=rng, files=2)
+    whole = numbers(read(tmp_path, engine))
+    assert whole == numbers(read(tmp_path, "memory"))
+    keys = {name: [id_text(v.as_py()) for v in t["id"]] for name, t in tables.items()}
+    for out in rng.permutation(sorted({*keys["persons"]}))[:8]:
+        others = {
+            name: table.filter(pa.array([key != out for key in keys[name]]))
+            for name, table in tables.items()
+        }
+        write(others, tmp_path, rng=rng, files=3)
+        without = numbers(read(tmp_path, engine))
+        assert not without - whole and (whole - without).total() == 1
 
 
 # --- in a database ---
