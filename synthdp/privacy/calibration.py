@@ -24,7 +24,7 @@ from synthdp.privacy.events.base import UNITS, Adjacency
 from synthdp.privacy.mechanisms.frequent_texts import TextBudget
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals, OnCounts
 from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
-from synthdp.privacy.mechanisms.scores import ScoreBudget
+from synthdp.privacy.mechanisms.scores import ScoreBudget, compared
 from synthdp.privacy.mechanisms.sums import ProductSums
 from synthdp.privacy.plan import MechanismFactory, ReleasePlan
 from synthdp.privacy.table import Columns
@@ -152,6 +152,7 @@ def _rough_plan(
         privacy.delta,
         privacy.adjacency,
         rows_per_unit,
+        holdout=spec.evaluation.held_out,
         measure=measure,
         pairs=(
             replace(tables(privacy.pairs, shares.pairs), scales=_pair_scales(spec))
@@ -187,7 +188,11 @@ def _rough_scores(spec: ReleaseSpec, domain: Domain, mu: float) -> ScoreBudget:
     budget = ScoreBudget(
         domain, tuple(t for t in spec.evaluation.targets if not domain[t].ranged), 1.0
     )
-    return budget.scaled(math.sqrt(budget.questions) / mu)
+    tables = len(compared(domain))
+    # Nobody is told who is held out, so that the larger part pays for both (`HoldoutDpEvent`).
+    apart = spec.privacy.adjacency == "add_remove" and spec.evaluation.held_out > 0
+    most = max(tables, len(budget.targets)) if apart else budget.questions
+    return budget.scaled(math.sqrt(most) / mu)
 
 
 def _scales(domain: Domain, tables: Sequence[Columns]) -> tuple[float, ...]:

@@ -92,7 +92,7 @@ class LinkedJob(Job):
             self.linked,
             self.frame,
             folder=folder,
-            holdout=self.linked.evaluation.held_out,
+            holdout=self.plan.holdout,
             streams=streams,
             given=self.frames,
         )

@@ -7,6 +7,7 @@ session can look at the sealed rows.
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -18,7 +19,7 @@ from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError, OutputError, SynthdpError, VerifyError
 from synthdp.ledger import connect
 from synthdp.ledger.connect import open_ledger, steward_name
-from synthdp.ledger.ledger import Ledger
+from synthdp.ledger.ledger import Ledger, coins_of
 from synthdp.privacy.engines.opening import read_by
 from synthdp.privacy.noise import Streams, load_sampler
 from synthdp.privacy.plan import ReleasePlan
@@ -49,7 +50,9 @@ def open_session(
     """
     spec, threads = job.spec, job.spec.compute.threads or os.cpu_count() or 1
     fresh = replace(Streams.fresh(), threads=threads)
-    streams = replace(fresh, holdout=job.folder.holdout_coins())
+    coins = coins_of(job.ledger.run_entries(job.folder.run))
+    coins = secrets.token_hex(16) if coins is None else coins
+    streams = replace(fresh, holdout=job.folder.holdout_coins(coins))
     with stage("read"):
         private = _sealed(job, streams, texts=texts) if seal is None else seal(streams)
     digest = job.plan.digest
@@ -98,6 +101,7 @@ def open_session(
         run=job.folder.run,
         streams=streams,
         journal=job.folder.journal,
+        coins=coins,
     )
 
 
@@ -115,7 +119,7 @@ def _sealed(job: Job, streams: Streams, *, texts: bool) -> Private[Table]:
         spec.dataset,
         job.domain,
         folder=folder,
-        holdout=spec.evaluation.held_out,
+        holdout=job.plan.holdout,
         streams=streams,
         delta=spec.privacy.delta,
         given=job.given,

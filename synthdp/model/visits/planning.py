@@ -192,7 +192,10 @@ def plan_linked(spec: LinkedSpec, frame: VisitFrame) -> ReleasePlan:
     for purpose, _, look in estimand_looks(spec, frame):
         of = mu(shares.estimands, look.part / len(spec.estimands))
         planned[purpose] = pairs(look.view, of, look.rows)
-    rough = ReleasePlan(privacy.epsilon, privacy.delta, privacy.adjacency, 1, linked=planned)
+    held_out = spec.evaluation.held_out
+    rough = ReleasePlan(
+        privacy.epsilon, privacy.delta, privacy.adjacency, 1, linked=planned, holdout=held_out
+    )
     plan = calibrated(rough)
     check_estimands(plan, spec, frame)
     return plan
