@@ -209,7 +209,7 @@ class ReleasePlan:
         """Events of all spends, per unit that is known not to be held out, or to be."""
         return [s.mechanism.event(self.rows_per_unit) for s in self.spends]
 
-    def _composed(self, *spends: PlannedPurpose) -> tuple[dp_accounting.DpEvent, ...]:
+    def composed(self, *spends: PlannedPurpose) -> tuple[dp_accounting.DpEvent, ...]:
         """Events of some spends, or of all, of a unit that nobody knows to be held out or not."""
         events = (s.mechanism.event(self.rows_per_unit) for s in spends or self.spends)
         return with_holdout(events, self.holdout, self.adjacency)
@@ -217,22 +217,29 @@ class ReleasePlan:
     @cached_property
     def epsilon_spent(self) -> float:
         """Epsilon of all spends together at the plan's delta; never above `epsilon`."""
-        return accounting.epsilon(self._composed(), delta=self.delta, adjacency=self.adjacency)
+        return accounting.epsilon(self.composed(), delta=self.delta, adjacency=self.adjacency)
+
+    @cached_property
+    def epsilon_told(self) -> float | None:
+        """The same to someone who knows who is held out; None where nothing counts on a coin."""
+        if self.composed() == tuple(self.events):
+            return None
+        return accounting.epsilon(self.events, delta=self.delta, adjacency=self.adjacency)
 
     @cached_property
     def bound(self) -> Bound:
         """What the Gaussian filter of the ledger needs to know of all spends, used or not."""
-        return bound_of(self._composed(), delta=self.delta, adjacency=self.adjacency)
+        return bound_of(self.composed(), delta=self.delta, adjacency=self.adjacency)
 
     def epsilon_of(self, spend: PlannedPurpose) -> float:
         """Epsilon of one spend alone at the plan's delta (the parts sum to more than the whole)."""
-        return accounting.epsilon(self._composed(spend), delta=self.delta, adjacency=self.adjacency)
+        return accounting.epsilon(self.composed(spend), delta=self.delta, adjacency=self.adjacency)
 
     @cached_property
     def profile(self) -> tuple[tuple[float, float], ...]:
         """The composed (epsilon, delta) trade-off."""
         return accounting.delta_profile(
-            self._composed(), epsilons=PROFILE_EPSILONS, adjacency=self.adjacency
+            self.composed(), epsilons=PROFILE_EPSILONS, adjacency=self.adjacency
         )
 
     @cached_property
@@ -251,7 +258,7 @@ class ReleasePlan:
         return found
 
     def _group_epsilon(self, size: int) -> float:
-        rows, events = size * self.rows_per_unit, self._composed()
+        rows, events = size * self.rows_per_unit, self.composed()
         widened = [kind_of(event).widened(size) for event in events]
         if self.adjacency == "replace_one" or rows > accounting.MAX_GROUP_ROWS or None in widened:
             return accounting.group_epsilon(

@@ -28,6 +28,7 @@ from synthdp.model.visits.predict import stand_in_pairs
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.mechanisms.views import OnView
 from synthdp.privacy.plan import ESTIMAND, ReleasePlan
+from synthdp.release.plan_view import coin_notes
 from synthdp.release.played_visits import doubtful, played_visits
 from synthdp.report.sections import shares
 from synthdp.spec.checks.linked import linked_traps
@@ -94,7 +95,7 @@ def linked_facts(
         "estimands": played,
         "expected": _expected(spec, frame),
         "attack": power.to_json() if power else None,
-        "notes": [power.told("persons")] if power else [],
+        "notes": [*coin_notes(plan), *([power.told("persons")] if power else [])],
         "files": files,
         "warnings": [*linked_traps(spec), *_doubtful(spec, expected), *doubtful(played)],
     }

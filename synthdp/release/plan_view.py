@@ -75,6 +75,7 @@ def plan_facts(
             *_engine(spec, plan),
             *_moments(spec, plan),
             *_notes(spec, plan),
+            *coin_notes(plan),
             *([attack_left_out(spec, costs) or str(power)] if power else []),
         ],
         "warnings": [
@@ -86,6 +87,11 @@ def plan_facts(
             *(say_of_plan("estimand_refused", told=e) for e in estimands if e["likely_refused"]),
         ],
     }
+
+
+def coin_notes(plan: ReleasePlan) -> list[str]:
+    """What epsilon counts on where units are held out."""
+    return [] if plan.epsilon_told is None else [say_of_plan("secret_coin", plan=plan)]
 
 
 def attack_left_out(spec: ReleaseSpec, facts: Mapping[str, Any]) -> str | None:

@@ -315,7 +315,12 @@ KERNELS = {
     ),
     "a filter that counts a part of the plan": Broken(
         "synthdp/privacy/plan.py",
-        (("bound_of(self.events, delta=self.delta", "bound_of(self.events[:1], delta=self.delta"),),
+        (
+            (
+                "bound_of(self.composed(), delta=self.delta",
+                "bound_of(self.composed(self.spends[0]), delta=self.delta",
+            ),
+        ),
         caught=(
             "test_a_run_must_not_spend_more_than_the_numbers_it_reserved",
             "test_adult_has_room_for_nine_releases",
@@ -328,8 +333,8 @@ KERNELS = {
         OPENING,
         (
             (
-                "holdout=job.folder.holdout_coins())",
-                "holdout=job.folder.holdout_coins(), noise=job.folder.holdout_coins())",
+                "holdout=job.folder.holdout_coins(coins))",
+                "holdout=job.folder.holdout_coins(coins), noise=job.folder.holdout_coins(coins))",
             ),
         ),
         caught=("test_every_opening_of_a_run_draws_its_noise_anew",),

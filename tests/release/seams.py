@@ -112,7 +112,7 @@ def reserved(spec: ReleaseSpec) -> dict[str, Any]:
             """Replaced by who listens."""
 
     folder = SimpleNamespace(
-        run="r", command="release", journal=Path(__file__).parent / "nothing", holdout_coins=dict
+        run="r", command="release", journal=Path(__file__).parent / "nothing", holdout_coins=str
     )
     job: Any = SimpleNamespace(
         spec=spec,

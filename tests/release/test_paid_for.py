@@ -53,7 +53,7 @@ def test_a_run_that_was_planned_otherwise_is_not_gone_on_with(
     job: Any = SimpleNamespace(
         spec=parse_spec(yaml.safe_dump(SPEC), path="spec.yaml"),
         plan=SimpleNamespace(digest="planned"),
-        folder=SimpleNamespace(run="r", journal=Path(), holdout_coins=lambda: None),
+        folder=SimpleNamespace(run="r", journal=Path(), holdout_coins=str),
         ledger=Ledger(entry("reserve", **reserved)),
     )
     opened: list[Any] = []
