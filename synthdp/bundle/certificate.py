@@ -20,6 +20,7 @@ from synthdp.drawing.charts import COOL, FAINT, HOT, frame, label, line, shorten
 from synthdp.evaluate.dp_scores import DpScores
 from synthdp.ledger.entries import Entry
 from synthdp.privacy import accounting
+from synthdp.privacy.calibration import secret_holdout
 from synthdp.privacy.events.kinds import event_from_json, with_holdout
 from synthdp.privacy.plan import INTERACTIONS, Spend, graph_purpose, spends_digest
 from synthdp.privacy.private import Receipt
@@ -181,7 +182,7 @@ def certify(
         epsilon_spent=_composed(charges, spec),
         epsilon_allowed=privacy.epsilon,
         epsilon_told=_finite(_told(planned, spec)),
-        held_out=spec.evaluation.held_out if privacy.adjacency == "add_remove" else 0.0,
+        held_out=_held_out(spec),
         delta=privacy.delta,
         advantage=_profile(planned, spec, epsilons=(0.0,))[0][1],
         adjacency=privacy.adjacency,
@@ -294,7 +295,12 @@ def composed_of(spends: Iterable[Spend], spec: ReleaseSpec) -> tuple[Any, ...]:
     Raises:
         BudgetError: an event of an unknown kind.
     """
-    return with_holdout(events_of(spends), spec.evaluation.held_out, spec.privacy.adjacency)
+    return with_holdout(events_of(spends), _held_out(spec), spec.privacy.adjacency)
+
+
+def _held_out(spec: ReleaseSpec) -> float:
+    kind = spec.dataset.source.kind
+    return secret_holdout(spec.evaluation.held_out, spec.privacy.adjacency, kind)
 
 
 def _composed(spends: Iterable[Spend], spec: ReleaseSpec) -> float:

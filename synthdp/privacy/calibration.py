@@ -119,6 +119,15 @@ def rows_over_noise(spec: ReleaseSpec) -> float:
     return expected_fit_rows(spec) * mu / spec.dataset.privacy_unit.max_rows
 
 
+def secret_holdout(held_out: float, adjacency: Adjacency, source: str) -> float:
+    """The chance of a unit to be held out on which the accountant counts: `held_out`, or 0.
+
+    It counts on one coin of each unit for all looks. A resumed run repeats the coins of places in
+    the table, and nothing says that a database gives the rows of a query in one order twice.
+    """
+    return held_out if adjacency == "add_remove" and source != "sql" else 0.0
+
+
 def sample_rate(spec: ReleaseSpec) -> float:
     """With which probability a unit is in the secret sample that is trained on: 1 for all units."""
     wanted = spec.synthesizer.sample
@@ -152,7 +161,9 @@ def _rough_plan(
         privacy.delta,
         privacy.adjacency,
         rows_per_unit,
-        holdout=spec.evaluation.held_out,
+        holdout=secret_holdout(
+            spec.evaluation.held_out, privacy.adjacency, spec.dataset.source.kind
+        ),
         measure=measure,
         pairs=(
             replace(tables(privacy.pairs, shares.pairs), scales=_pair_scales(spec))
@@ -188,11 +199,11 @@ def _rough_scores(spec: ReleaseSpec, domain: Domain, mu: float) -> ScoreBudget:
     budget = ScoreBudget(
         domain, tuple(t for t in spec.evaluation.targets if not domain[t].ranged), 1.0
     )
-    tables = len(compared(domain))
-    # Nobody is told who is held out, so that the larger part pays for both (`HoldoutDpEvent`).
-    apart = spec.privacy.adjacency == "add_remove" and spec.evaluation.held_out > 0
-    most = max(tables, len(budget.targets)) if apart else budget.questions
-    return budget.scaled(math.sqrt(most) / mu)
+    # Where nobody is told who is held out the larger part pays for both (`HoldoutDpEvent`).
+    kind, held_out = spec.dataset.source.kind, spec.evaluation.held_out
+    apart = secret_holdout(held_out, spec.privacy.adjacency, kind) > 0
+    sides = len(compared(domain)), len(budget.targets)
+    return budget.scaled(math.sqrt(max(sides) if apart else sum(sides)) / mu)
 
 
 def _scales(domain: Domain, tables: Sequence[Columns]) -> tuple[float, ...]:

@@ -121,7 +121,8 @@ class PlannedPurpose:
 @dataclass(frozen=True)
 class ReleasePlan:
     """Every spend of one run, in fields that are named like their purposes; None is not planned.
-    `holdout` is the chance of each unit to be held out, by a secret coin.
+    `holdout` is the chance of each unit to be held out by a coin on whose secrecy all that is said
+    of epsilon counts, 0 where it does not (`calibration.secret_holdout`).
 
     `measure`: one-way tables of all columns. `pairs`: two-way tables that the spec names.
     `moments`: sums of all numbers. `heaps`: numbers that many rows have.

@@ -92,7 +92,7 @@ class LinkedJob(Job):
             self.linked,
             self.frame,
             folder=folder,
-            holdout=self.plan.holdout,
+            holdout=self.linked.evaluation.held_out,
             streams=streams,
             given=self.frames,
         )

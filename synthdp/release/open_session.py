@@ -53,6 +53,8 @@ def open_session(
     coins = coins_of(job.ledger.run_entries(job.folder.run))
     coins = secrets.token_hex(16) if coins is None else coins
     streams = replace(fresh, holdout=job.folder.holdout_coins(coins))
+    if job.plan.holdout not in (0.0, spec.evaluation.held_out):
+        raise BudgetError("the plan counts on another holdout than that of the spec")
     with stage("read"):
         private = _sealed(job, streams, texts=texts) if seal is None else seal(streams)
     digest = job.plan.digest
@@ -119,7 +121,7 @@ def _sealed(job: Job, streams: Streams, *, texts: bool) -> Private[Table]:
         spec.dataset,
         job.domain,
         folder=folder,
-        holdout=job.plan.holdout,
+        holdout=spec.evaluation.held_out,
         streams=streams,
         delta=spec.privacy.delta,
         given=job.given,

@@ -27,6 +27,7 @@ from synthdp.model.visits.fit import fit
 from synthdp.model.visits.planning import STEP_PAIRS, plan_linked
 from synthdp.privacy import session
 from synthdp.privacy.calibration import mu_of
+from synthdp.privacy.linked import LinkedTable
 from synthdp.privacy.mechanisms.views import OnView
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.plan import ReleasePlan
@@ -68,6 +69,23 @@ def test_nothing_but_what_is_paid_for_tells_a_person(mode: str, adjacency: str) 
     found = replay_persons(spec, planned(spec), random_pairs=6, progress=unheard)
     assert found.findings == () and found.largest_share == pytest.approx(1)
     assert len(found.mechanisms) == len(planned(spec).linked)
+
+
+def test_a_person_who_is_held_out_of_some_views_alone_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec, true = spec_of(), persons.in_views
+
+    def of_persons_alone(views: Any, out: Any, misfits: Any) -> LinkedTable:
+        made = true(views, out, misfits)
+        own = made.views[STEPS]
+        views_of_all = {**made.views, STEPS: replace(own, held_out=np.zeros_like(own.held_out))}
+        return replace(made, views=views_of_all)
+
+    monkeypatch.setattr(persons, "in_views", of_persons_alone)
+    found = replay_persons(spec, planned(spec), random_pairs=0, progress=unheard)
+    assert {f.pair for f in found.findings} == {"a person who is held out"}
+    assert {f.differs for f in found.findings} == {"moved"}
 
 
 def test_the_event_of_one_row_on_tables_of_steps_is_caught() -> None:
