@@ -41,6 +41,7 @@ from synthdp.privacy.events.kernel import (
     ThresholdedGaussianDpEvent,
 )
 
+COUNTED = 3  # units of a group whose coins are counted one by one
 OF_BATCHES = (PoissonSampled.name, MixtureOfGaussians.name)  # events of one step of a training
 
 
@@ -348,7 +349,8 @@ class HoldoutDpEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[misc]
     of what dominates each look dominates all of them, in whatever order and in the light of
     whatever came before, whoever else is held out. `concentrated.mixed_pld` has the rest. Scores
     look at both: they are on both sides, each with its own part, and never beside them. Of a group
-    of `units` j are fitted with the binomial chance: a coin of more sides.
+    of `units` j are fitted with the binomial chance: a coin of more sides, each of which takes time
+    to compose. So a group of more than `COUNTED` is charged as one of known coins, on both sides.
 
     For a replaced unit no pair is known here.
     """
@@ -370,6 +372,9 @@ class HoldoutDpEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[misc]
     def cost(self, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
         if adjacency != "add_remove":
             return super().cost(adjacency, width)
+        if self.units > COUNTED:
+            known = tuple(kind_of(event).widened(self.units) for event in self.events)
+            return cost_of(dp_accounting.ComposedDpEvent(known), adjacency, width)
         sides = np.arange(self.units + 1)
         inners = [
             _inside(
