@@ -369,6 +369,9 @@ class Ledger:
 def coins_of(entries: Iterable[Entry]) -> str | None:
     """What a run's first lease keeps of its coins, which no bundle has; None before there is one,
     and hence before any look.
+
+    Of a key that is the exclusive or of two halves, each drawn by itself and evenly, either half
+    alone is even whatever the key is, and tells nothing of it [derived here].
     """
     first = next((e for e in entries if e.kind == "lease"), None)
     return None if first is None else str(first.body.get("coins", ""))

@@ -122,8 +122,10 @@ def rows_over_noise(spec: ReleaseSpec) -> float:
 def secret_holdout(held_out: float, adjacency: Adjacency, source: str) -> float:
     """The chance of a unit to be held out on which the accountant counts: `held_out`, or 0.
 
-    It counts on one coin of each unit for all looks. A resumed run repeats the coins of places in
-    the table, and nothing says that a database gives the rows of a query in one order twice.
+    It counts on one coin of each unit for all looks [derived here: with another coin for later ones
+    more units would be in some look, and their laws are no mixture of two]. A resumed run repeats
+    the coins of places in the table, and nothing says that a database gives the rows of a query in
+    one order twice.
     """
     return held_out if adjacency == "add_remove" and source != "sql" else 0.0
 

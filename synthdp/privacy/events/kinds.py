@@ -344,10 +344,10 @@ class HoldoutDpEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[misc]
     """All looks of a release at a table each of whose units is held out with chance `rate`, by a
     coin of its own, drawn once for all of them, that nobody is told.
 
-    [Derived here.] A unit that is not held out moves the looks at fitted rows (`of_side`), one that
-    is held out those at held-out rows. So its coin has two sides, and on each of them the product
-    of what dominates each look dominates all of them, in whatever order and in the light of
-    whatever came before, whoever else is held out. `concentrated.mixed_pld` has the rest. Scores
+    A unit that is not held out moves the looks at fitted rows (`of_side`), one that is held out
+    those at held-out rows. So its coin has two sides, and on each of them the product of what
+    dominates each look dominates all of them, in whatever order and in the light of whatever came
+    before, whoever else is held out [derived here]. `concentrated.mixed_pld` has the rest. Scores
     look at both: they are on both sides, each with its own part, and never beside them. Of a group
     of `units` j are fitted with the binomial chance: a coin of more sides, each of which takes time
     to compose. So a group of more than `COUNTED` is charged as one of known coins, on both sides.
