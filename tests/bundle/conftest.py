@@ -30,6 +30,7 @@ from synthdp.ledger.ledger import Ledger
 from synthdp.model.ancestral import Architecture
 from synthdp.model.synthesizer import untrained
 from synthdp.privacy import accounting
+from synthdp.privacy.calibration import secret_holdout
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
 from synthdp.privacy.events.kinds import event_from_json, event_to_json, with_holdout
 from synthdp.privacy.mechanisms.marginals import NoisyTable, Sampler, sampler_for
@@ -122,7 +123,9 @@ def group_epsilon(spec: ReleaseSpec, rows: int) -> float:
     sampler = sampler_for(unit.max_rows if unit.kind == "id" else 1)
     events = [event_from_json(e) for e in (measure_event(rows, sampler), train_event(rows))]
     # Of a group this is a bound, as if nobody were held out.
-    held_out = spec.evaluation.held_out if rows == unit.max_rows else 0.0
+    kind = spec.dataset.source.kind
+    held_out = secret_holdout(spec.evaluation.held_out, "add_remove", kind)
+    held_out = held_out if rows == unit.max_rows else 0.0
     events = with_holdout(events, held_out, "add_remove")
     return accounting.epsilon(events, delta=spec.privacy.delta, adjacency="add_remove")
 
