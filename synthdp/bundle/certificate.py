@@ -178,13 +178,10 @@ def certify(
         title=spec.dataset.title,
         source=spec.dataset.source.kind,
         run=run,
-        epsilon=guaranteed_epsilon(planned, spec),
+        **_bounds(planned, spec),
         epsilon_spent=_composed(charges, spec),
         epsilon_allowed=privacy.epsilon,
-        epsilon_told=_finite(_told(planned, spec)),
-        held_out=_held_out(spec),
         delta=privacy.delta,
-        advantage=_profile(planned, spec, epsilons=(0.0,))[0][1],
         adjacency=privacy.adjacency,
         unit=unit.kind,
         unit_meaning=unit.meaning,
@@ -309,11 +306,17 @@ def _composed(spends: Iterable[Spend], spec: ReleaseSpec) -> float:
     )
 
 
-def _told(spends: Iterable[Spend], spec: ReleaseSpec) -> float:
-    """Epsilon to someone who knows who is held out: of all looks, whoever they are of."""
-    return accounting.epsilon(
-        events_of(spends), delta=spec.privacy.delta, adjacency=spec.privacy.adjacency
+def _bounds(planned: Sequence[Spend], spec: ReleaseSpec) -> dict[str, Any]:
+    """What the whole plan bounds, also to someone who knows who is held out."""
+    told = accounting.epsilon(
+        events_of(planned), delta=spec.privacy.delta, adjacency=spec.privacy.adjacency
     )
+    return {
+        "epsilon": guaranteed_epsilon(planned, spec),
+        "epsilon_told": _finite(told),
+        "held_out": _held_out(spec),
+        "advantage": _profile(planned, spec, epsilons=(0.0,))[0][1],
+    }
 
 
 def _purposes(planned: Sequence[Spend], used: set[str], spec: ReleaseSpec) -> tuple[Purpose, ...]:

@@ -49,12 +49,8 @@ def open_session(
     reads them, and `published` is the digest of the bundle's `spec.yaml`.
     """
     spec, threads = job.spec, job.spec.compute.threads or os.cpu_count() or 1
-    fresh = replace(Streams.fresh(), threads=threads)
-    coins = coins_of(job.ledger.run_entries(job.folder.run))
-    coins = secrets.token_hex(16) if coins is None else coins
-    streams = replace(fresh, holdout=job.folder.holdout_coins(coins))
-    if job.plan.holdout not in (0.0, spec.evaluation.held_out):
-        raise BudgetError("the plan counts on another holdout than that of the spec")
+    coins = _coins(job)
+    streams = replace(Streams.fresh(), threads=threads, holdout=job.folder.holdout_coins(coins))
     with stage("read"):
         private = _sealed(job, streams, texts=texts) if seal is None else seal(streams)
     digest = job.plan.digest
@@ -105,6 +101,18 @@ def open_session(
         journal=job.folder.journal,
         coins=coins,
     )
+
+
+def _coins(job: Job) -> str:
+    """The ledger's half of the key of who is held out, as at the run's first look.
+
+    Raises:
+        BudgetError: the plan counts on another holdout than the spec's.
+    """
+    if job.plan.holdout not in (0.0, job.spec.evaluation.held_out):
+        raise BudgetError("the plan counts on another holdout than that of the spec")
+    coins = coins_of(job.ledger.run_entries(job.folder.run))
+    return secrets.token_hex(16) if coins is None else coins
 
 
 def _sealed(job: Job, streams: Streams, *, texts: bool) -> Private[Table]:

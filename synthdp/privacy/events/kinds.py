@@ -41,7 +41,6 @@ from synthdp.privacy.events.kernel import (
     ThresholdedGaussianDpEvent,
 )
 
-COUNTED = 3  # units of a group whose coins are counted one by one
 OF_BATCHES = (PoissonSampled.name, MixtureOfGaussians.name)  # events of one step of a training
 
 
@@ -209,8 +208,29 @@ def _inside(event: dp_accounting.DpEvent, width: float) -> pld.PrivacyLossDistri
     return cost_of(event, "add_remove", width)
 
 
+class Around(EventKind):
+    """What is around another event. Abstract; of that event is all but its cost."""
+
+    event: dp_accounting.DpEvent
+
+    @property
+    def parts(self) -> tuple[dp_accounting.DpEvent, ...]:
+        return (self.event,)
+
+    @property
+    def squared_mu(self) -> float:
+        """Of what is inside: its distribution is the one that takes time."""
+        return kind_of(self.event).squared_mu
+
+    def too_narrow(self, rows: int) -> str | None:
+        return kind_of(self.event).too_narrow(rows)
+
+    def expected_loss(self, limits: WorkLimits, times: int) -> float:
+        return kind_of(self.event).expected_loss(limits, times)
+
+
 @attrs.frozen
-class SecretSampleDpEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[misc]
+class SecretSampleDpEvent(Around, dp_accounting.DpEvent):  # type: ignore[misc]
     """`event` on a secret sample of the units, drawn once for all of it: each unit is in by its own
     coin of chance `rate`, with all its rows.
 
@@ -223,15 +243,6 @@ class SecretSampleDpEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[mis
     units: int = 1
 
     name = "secret_sample"
-
-    @property
-    def parts(self) -> tuple[dp_accounting.DpEvent, ...]:
-        return (self.event,)
-
-    @property
-    def squared_mu(self) -> float:
-        """Of what runs on the sample: its distribution is the one that takes time."""
-        return kind_of(self.event).squared_mu
 
     def cost(self, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
         if adjacency != "add_remove":
@@ -249,9 +260,6 @@ class SecretSampleDpEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[mis
         known = kind_of(self.event).widened(self.units * size) is not None
         return SecretSampleDpEvent(self.rate, self.event, self.units * size) if known else None
 
-    def too_narrow(self, rows: int) -> str | None:
-        return kind_of(self.event).too_narrow(rows)
-
     def expected_loss(self, limits: WorkLimits, times: int) -> float:
         """That of what runs on the sample, which is what takes time; the sample makes it no larger.
 
@@ -260,7 +268,7 @@ class SecretSampleDpEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[mis
         # 1e-9: relative, of two rates that are computed differently
         if positive(self.rate, 1) < limits.sample * (1 - 1e-9):
             raise ValueError(f"a sample of {self.rate:g} of the units, smaller than the spec's")
-        return kind_of(self.event).expected_loss(limits, times)
+        return super().expected_loss(limits, times)
 
     def to_json(self) -> dict[str, Any]:
         return {"event": self.name, "rate": self.rate, "of": event_to_json(self.event)}
@@ -282,20 +290,12 @@ class SecretSampleDpEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[mis
 
 
 @attrs.frozen
-class HeldOutDpEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[misc]
+class HeldOutDpEvent(Around, dp_accounting.DpEvent):  # type: ignore[misc]
     """`event`, which units that are held out move alone, and which all others leave as it is."""
 
     event: dp_accounting.DpEvent
 
     name = "held_out"
-
-    @property
-    def parts(self) -> tuple[dp_accounting.DpEvent, ...]:
-        return (self.event,)
-
-    @property
-    def squared_mu(self) -> float:
-        return kind_of(self.event).squared_mu
 
     def cost(self, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
         """Of the event, whoever is held out."""
@@ -304,12 +304,6 @@ class HeldOutDpEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[misc]
     def widened(self, size: int) -> dp_accounting.DpEvent | None:
         inner = kind_of(self.event).widened(size)
         return None if inner is None else HeldOutDpEvent(inner)
-
-    def too_narrow(self, rows: int) -> str | None:
-        return kind_of(self.event).too_narrow(rows)
-
-    def expected_loss(self, limits: WorkLimits, times: int) -> float:
-        return kind_of(self.event).expected_loss(limits, times)
 
     def to_json(self) -> dict[str, Any]:
         return {"event": self.name, "of": event_to_json(self.event)}
@@ -349,8 +343,8 @@ class HoldoutDpEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[misc]
     dominates each look dominates all of them, in whatever order and in the light of whatever came
     before, whoever else is held out [derived here]. `concentrated.mixed_pld` has the rest. Scores
     look at both: they are on both sides, each with its own part, and never beside them. Of a group
-    of `units` j are fitted with the binomial chance: a coin of more sides, each of which takes time
-    to compose. So a group of more than `COUNTED` is charged as one of known coins, on both sides.
+    of `units` j are fitted with the binomial chance: a coin of more sides. A group of more than
+    three is charged as one of known coins, on both sides.
 
     For a replaced unit no pair is known here.
     """
@@ -372,7 +366,7 @@ class HoldoutDpEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[misc]
     def cost(self, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
         if adjacency != "add_remove":
             return super().cost(adjacency, width)
-        if self.units > COUNTED:
+        if self.units > 3:  # of more, each side takes time
             known = tuple(kind_of(event).widened(self.units) for event in self.events)
             return cost_of(dp_accounting.ComposedDpEvent(known), adjacency, width)
         sides = np.arange(self.units + 1)
@@ -457,7 +451,7 @@ def cost_of(
 def leaves(event: dp_accounting.DpEvent) -> Iterator[EventKind]:
     """The events inside `event` that are made of no others, each named once for all its repeats."""
     kind = kind_of(event)
-    if isinstance(kind, Repeated | All | SecretSampleDpEvent | HeldOutDpEvent | HoldoutDpEvent):
+    if isinstance(kind, Repeated | All | Around | HoldoutDpEvent):
         for part in kind.parts:
             yield from leaves(part)
     else:
