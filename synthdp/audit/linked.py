@@ -321,8 +321,11 @@ class CanaryGame:
 
     @property
     def claim(self) -> Claim:
-        """What the plan promises."""
+        """What the plan promises of a person who is not held out, which the game knows."""
         plan = self.measurer.rows.plan
+        if plan.holdout:
+            plan = replace(plan, holdout=0.0)
+            plan = replace(plan, epsilon=plan.epsilon_spent)
         return Claim(plan.epsilon, plan.delta, plan.profile)
 
     @cached_property

@@ -20,7 +20,8 @@ from synthdp.drawing.charts import COOL, FAINT, HOT, frame, label, line, shorten
 from synthdp.evaluate.dp_scores import DpScores
 from synthdp.ledger.entries import Entry
 from synthdp.privacy import accounting
-from synthdp.privacy.events.kinds import event_from_json
+from synthdp.privacy.calibration import secret_holdout
+from synthdp.privacy.events.kinds import event_from_json, with_holdout
 from synthdp.privacy.plan import INTERACTIONS, Spend, graph_purpose, spends_digest
 from synthdp.privacy.private import Receipt
 from synthdp.spec.load.wording import up
@@ -97,7 +98,8 @@ class Certificate(Model):
     this one, added up, and `filtered` the epsilon to which a Gaussian filter brings them at the
     cap's delta, where it is the rule. `epsilon`, the groups and the profile are of the whole plan.
     `epsilon_spent` is composed from the charges alone: it describes this outcome and is no bound
-    for the run.
+    for the run. All of them count on nobody knowing whom a coin of chance `held_out` held out (0
+    where they do not); `epsilon_told` is that of the whole plan to someone who knows, or None.
     """
 
     format: int
@@ -108,6 +110,8 @@ class Certificate(Model):
     epsilon: float
     epsilon_spent: float
     epsilon_allowed: float
+    epsilon_told: float | None
+    held_out: float = Field(ge=0, lt=1)
     delta: float = Field(gt=0, lt=1)
     advantage: float = Field(ge=0, le=1)
     adjacency: Literal["add_remove", "replace_one"]
@@ -186,11 +190,10 @@ def certify(
         title=spec.dataset.title,
         source=spec.dataset.source.kind,
         run=run,
-        epsilon=guaranteed_epsilon(planned, spec),
+        **_bounds(planned, spec),
         epsilon_spent=_composed(charges, spec),
         epsilon_allowed=privacy.epsilon,
         delta=privacy.delta,
-        advantage=_profile(planned, spec, epsilons=(0.0,))[0][1],
         adjacency=privacy.adjacency,
         unit=unit.kind,
         unit_meaning=unit.meaning,
@@ -303,10 +306,37 @@ def guaranteed_epsilon(planned: Iterable[Spend], spec: ReleaseSpec) -> float:
     return _composed(planned, spec)
 
 
+def composed_of(spends: Iterable[Spend], spec: ReleaseSpec) -> tuple[Any, ...]:
+    """The privacy events of `spends` as they are composed: on units that a secret coin holds out.
+
+    Raises:
+        BudgetError: an event of an unknown kind.
+    """
+    return with_holdout(events_of(spends), _held_out(spec), spec.privacy.adjacency)
+
+
+def _held_out(spec: ReleaseSpec) -> float:
+    kind = spec.dataset.source.kind
+    return secret_holdout(spec.evaluation.held_out, spec.privacy.adjacency, kind)
+
+
 def _composed(spends: Iterable[Spend], spec: ReleaseSpec) -> float:
     return accounting.epsilon(
-        events_of(spends), delta=spec.privacy.delta, adjacency=spec.privacy.adjacency
+        composed_of(spends, spec), delta=spec.privacy.delta, adjacency=spec.privacy.adjacency
     )
+
+
+def _bounds(planned: Sequence[Spend], spec: ReleaseSpec) -> dict[str, Any]:
+    """What the whole plan bounds, also to someone who knows who is held out."""
+    told = accounting.epsilon(
+        events_of(planned), delta=spec.privacy.delta, adjacency=spec.privacy.adjacency
+    )
+    return {
+        "epsilon": guaranteed_epsilon(planned, spec),
+        "epsilon_told": _finite(told),
+        "held_out": _held_out(spec),
+        "advantage": _profile(planned, spec, epsilons=(0.0,))[0][1],
+    }
 
 
 def _purposes(planned: Sequence[Spend], used: set[str], spec: ReleaseSpec) -> tuple[Purpose, ...]:
@@ -391,7 +421,7 @@ def _profile(
 ) -> list[tuple[float, float]]:
     """Delta at each of `epsilons`."""
     points = accounting.delta_profile(
-        events_of(planned), epsilons=epsilons, adjacency=spec.privacy.adjacency
+        composed_of(planned, spec), epsilons=epsilons, adjacency=spec.privacy.adjacency
     )
     return [(epsilon, min(max(delta, 0.0), 1.0)) for epsilon, delta in points]
 

@@ -50,6 +50,7 @@ from __future__ import annotations
 
 import math
 import secrets
+from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy.engine import Connection
@@ -203,14 +204,19 @@ class Ledger:
                 wanted |= {"mu": bound[0], "lost": bound[1]}
             return database.append(connection, dataset, run, "reserve", wanted)
 
-    def lease(self, dataset: str, run: str) -> Entry:
+    def lease(self, dataset: str, run: str, *, coins: str = "") -> Entry:
         """Take a run over: its last process can write no entry of it any more.
 
+        The first lease of a run keeps `coins`, its half of the key of who is held out, and others
+        must have the same (`coins_of`).
+
         Raises:
-            BudgetError: the run reserved nothing on `dataset`, or began before there were leases.
+            BudgetError: the run reserved nothing on `dataset`, began before there were leases, or
+                has other coins.
         """
         with database.writing(self._engine) as connection:
-            kinds = {e.kind for e in database.select(connection, dataset=dataset, run=run)}
+            mine = database.select(connection, dataset=dataset, run=run)
+            kinds = {e.kind for e in mine}
             if "reserve" not in kinds:
                 raise _no_reservation(dataset, run)
             if "charge" in kinds and "lease" not in kinds:
@@ -221,9 +227,14 @@ class Ledger:
                 raise BudgetError(
                     f"run {run} was begun by an earlier version of synthdp", hint=hint
                 )
-            return database.append(
-                connection, dataset, run, "lease", {"holder": secrets.token_hex(8)}
-            )
+            if (known := coins_of(mine)) not in (None, coins):
+                raise BudgetError(
+                    f"another process began run {run} with other coins; this one looked at nothing",
+                    hint="let the other one end, or end it and `synthdp resume` the release",
+                )
+            body = {"holder": secrets.token_hex(8)}
+            body |= {"coins": coins} if coins and known is None else {}
+            return database.append(connection, dataset, run, "lease", body)
 
     def charge(
         self,
@@ -366,6 +377,17 @@ class Ledger:
             return database.append(connection, dataset, run, "decision", body)
 
 
+def coins_of(entries: Iterable[Entry]) -> str | None:
+    """What a run's first lease keeps of its coins, which no bundle has; None before there is one,
+    and hence before any look.
+
+    Of a key that is the exclusive or of two halves, each drawn by itself and evenly, either half
+    alone is even whatever the key is, and tells nothing of it [derived here].
+    """
+    first = next((e for e in entries if e.kind == "lease"), None)
+    return None if first is None else str(first.body.get("coins", ""))
+
+
 def _append(
     connection: Connection,
     dataset: str,
@@ -432,14 +454,14 @@ class Lease:
     `docs/known-limits.md` says so.
     """
 
-    def __init__(self, ledger: Ledger, *, dataset: str, run: str) -> None:
+    def __init__(self, ledger: Ledger, *, dataset: str, run: str, coins: str = "") -> None:
         """Take the run over from the process that had it.
 
         Raises:
-            BudgetError: the run has no reservation, or an earlier version of this program began it.
+            BudgetError: as `Ledger.lease`.
         """
         self._ledger, self._dataset, self._run = ledger, dataset, run
-        self._last = ledger.lease(dataset, run).hash
+        self._last = ledger.lease(dataset, run, coins=coins).hash
         entries = ledger.run_entries(run)
         self._charged = {e.body["purpose"]: e for e in entries if e.kind == "charge"}
         # The last entry of each purpose.

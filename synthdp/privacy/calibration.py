@@ -24,7 +24,7 @@ from synthdp.privacy.events.base import UNITS, Adjacency
 from synthdp.privacy.mechanisms.frequent_texts import TextBudget
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals, OnCounts
 from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
-from synthdp.privacy.mechanisms.scores import ScoreBudget
+from synthdp.privacy.mechanisms.scores import ScoreBudget, compared
 from synthdp.privacy.mechanisms.sums import ProductSums
 from synthdp.privacy.plan import MechanismFactory, ReleasePlan
 from synthdp.privacy.table import Columns
@@ -119,6 +119,17 @@ def rows_over_noise(spec: ReleaseSpec) -> float:
     return expected_fit_rows(spec) * mu / spec.dataset.privacy_unit.max_rows
 
 
+def secret_holdout(held_out: float, adjacency: Adjacency, source: str) -> float:
+    """The chance of a unit to be held out on which the accountant counts: `held_out`, or 0.
+
+    It counts on one coin of each unit for all looks [derived here: with another coin for later ones
+    more units would be in some look, and their laws are no mixture of two]. A resumed run repeats
+    the coins of places in the table, and nothing says that a database gives the rows of a query in
+    one order twice.
+    """
+    return held_out if adjacency == "add_remove" and source != "sql" else 0.0
+
+
 def sample_rate(spec: ReleaseSpec) -> float:
     """With which probability a unit is in the secret sample that is trained on: 1 for all units."""
     wanted = spec.synthesizer.sample
@@ -152,6 +163,9 @@ def _rough_plan(
         privacy.delta,
         privacy.adjacency,
         rows_per_unit,
+        holdout=secret_holdout(
+            spec.evaluation.held_out, privacy.adjacency, spec.dataset.source.kind
+        ),
         measure=measure,
         pairs=(
             replace(tables(privacy.pairs, shares.pairs), scales=_pair_scales(spec))
@@ -187,7 +201,11 @@ def _rough_scores(spec: ReleaseSpec, domain: Domain, mu: float) -> ScoreBudget:
     budget = ScoreBudget(
         domain, tuple(t for t in spec.evaluation.targets if not domain[t].ranged), 1.0
     )
-    return budget.scaled(math.sqrt(budget.questions) / mu)
+    # Where nobody is told who is held out the larger part pays for both (`HoldoutDpEvent`).
+    kind, held_out = spec.dataset.source.kind, spec.evaluation.held_out
+    apart = secret_holdout(held_out, spec.privacy.adjacency, kind) > 0
+    sides = len(compared(domain)), len(budget.targets)
+    return budget.scaled(math.sqrt(max(sides) if apart else sum(sides)) / mu)
 
 
 def _scales(domain: Domain, tables: Sequence[Columns]) -> tuple[float, ...]:

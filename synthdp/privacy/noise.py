@@ -1,8 +1,8 @@
 """Noise and private coins. No seed exists: every key comes from the operating system, and no key of
 noise is stored.
 
-(A run keeps the key of its holdout coins in its private folder until it ends, so that a resumed run
-holds out the same rows; a membership attack that of its game.)
+(A run keeps half of the key of its holdout coins in its private folder until it ends, and the other
+in the ledger, so that a resumed run holds out the same rows; a membership attack that of its game.)
 
 `Randomness` is all that a mechanism may draw, and the only way to draw it; `Streams` is the one
 implementation that releases use. Because every noisy value passes through this one seam, the audit

@@ -22,7 +22,7 @@ from synthdp.ledger.entries import Bound
 from synthdp.privacy import accounting
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.events.base import Adjacency
-from synthdp.privacy.events.kinds import event_to_json, kind_of
+from synthdp.privacy.events.kinds import event_to_json, kind_of, with_holdout
 from synthdp.privacy.mechanisms.frequent_texts import TextBudget
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
@@ -121,6 +121,8 @@ class PlannedPurpose:
 @dataclass(frozen=True)
 class ReleasePlan:
     """Every spend of one run, in fields that are named like their purposes; None is not planned.
+    `holdout` is the chance of each unit to be held out by a coin on whose secrecy all that is said
+    of epsilon counts, 0 where it does not (`calibration.secret_holdout`).
 
     `measure`: one-way tables of all columns. `pairs`: two-way tables that the spec names.
     `moments`: sums of all numbers. `heaps`: numbers that many rows have.
@@ -147,6 +149,7 @@ class ReleasePlan:
     forms: NoisyMarginals | None = None
     texts: TextBudget | None = None
     linked: Mapping[str, PlannedMechanism] = field(default_factory=dict, hash=False)
+    holdout: float = 0.0
 
     @cached_property
     def spends(self) -> tuple[PlannedPurpose, ...]:
@@ -204,30 +207,40 @@ class ReleasePlan:
 
     @property
     def events(self) -> list[dp_accounting.DpEvent]:
-        """Events of all spends, per unit."""
+        """Events of all spends, per unit that is known not to be held out, or to be."""
         return [s.mechanism.event(self.rows_per_unit) for s in self.spends]
+
+    def composed(self, *spends: PlannedPurpose) -> tuple[dp_accounting.DpEvent, ...]:
+        """Events of some spends, or of all, of a unit that nobody knows to be held out or not."""
+        events = (s.mechanism.event(self.rows_per_unit) for s in spends or self.spends)
+        return with_holdout(events, self.holdout, self.adjacency)
 
     @cached_property
     def epsilon_spent(self) -> float:
         """Epsilon of all spends together at the plan's delta; never above `epsilon`."""
+        return accounting.epsilon(self.composed(), delta=self.delta, adjacency=self.adjacency)
+
+    @cached_property
+    def epsilon_told(self) -> float | None:
+        """The same to someone who knows who is held out; None where nothing counts on a coin."""
+        if self.composed() == tuple(self.events):
+            return None
         return accounting.epsilon(self.events, delta=self.delta, adjacency=self.adjacency)
 
     @cached_property
     def bound(self) -> Bound:
         """What the Gaussian filter of the ledger needs to know of all spends, used or not."""
-        return bound_of(self.events, delta=self.delta, adjacency=self.adjacency)
+        return bound_of(self.composed(), delta=self.delta, adjacency=self.adjacency)
 
     def epsilon_of(self, spend: PlannedPurpose) -> float:
         """Epsilon of one spend alone at the plan's delta (the parts sum to more than the whole)."""
-        return accounting.epsilon(
-            [spend.mechanism.event(self.rows_per_unit)], delta=self.delta, adjacency=self.adjacency
-        )
+        return accounting.epsilon(self.composed(spend), delta=self.delta, adjacency=self.adjacency)
 
     @cached_property
     def profile(self) -> tuple[tuple[float, float], ...]:
         """The composed (epsilon, delta) trade-off."""
         return accounting.delta_profile(
-            self.events, epsilons=PROFILE_EPSILONS, adjacency=self.adjacency
+            self.composed(), epsilons=PROFILE_EPSILONS, adjacency=self.adjacency
         )
 
     @cached_property
@@ -246,11 +259,11 @@ class ReleasePlan:
         return found
 
     def _group_epsilon(self, size: int) -> float:
-        rows = size * self.rows_per_unit
-        widened = [kind_of(event).widened(size) for event in self.events]
+        rows, events = size * self.rows_per_unit, self.composed()
+        widened = [kind_of(event).widened(size) for event in events]
         if self.adjacency == "replace_one" or rows > accounting.MAX_GROUP_ROWS or None in widened:
             return accounting.group_epsilon(
-                self.events, size=size, delta=self.delta, adjacency=self.adjacency
+                events, size=size, delta=self.delta, adjacency=self.adjacency
             )
         return accounting.epsilon(widened, delta=self.delta, adjacency="add_remove")
 

@@ -73,9 +73,10 @@ class Session:
         run: str,
         streams: Streams,
         journal: Path,
+        coins: str = "",
     ) -> None:
         """`journal` is the run's private folder for released values; the reservation must already
-        be open.
+        be open. `coins` are the ledger's half of the key of who is held out.
 
         Whoever held the run before, perhaps on another machine, can release nothing more.
 
@@ -84,7 +85,7 @@ class Session:
         """
         _check_reserved(plan, ledger, dataset=dataset, run=run)
         self._private, self._streams, self._run = private, streams, run
-        self._lease = Lease(ledger, dataset=dataset, run=run)
+        self._lease = Lease(ledger, dataset=dataset, run=run, coins=coins)
         self._journal = Journal(journal, self._lease)
         self._used: set[str] = set()
         self.plan = plan

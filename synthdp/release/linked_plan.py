@@ -30,6 +30,7 @@ from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.mechanisms.sums import ProductSums
 from synthdp.privacy.mechanisms.views import OnView
 from synthdp.privacy.plan import ESTIMAND, ReleasePlan
+from synthdp.release.plan_view import coin_notes
 from synthdp.release.played_visits import doubtful, played_visits
 from synthdp.report.prose import say_of_plan
 from synthdp.report.sections import shares
@@ -101,7 +102,11 @@ def linked_facts(
         "estimands": played,
         "expected": _expected(spec, frame),
         "attack": power.to_json() if power else None,
-        "notes": [*_moments(spec, frame, plan), *([power.told("persons")] if power else [])],
+        "notes": [
+            *coin_notes(plan),
+            *_moments(spec, frame, plan),
+            *([power.told("persons")] if power else []),
+        ],
         "files": files,
         "warnings": [*linked_traps(spec), *_doubtful(spec, expected), *doubtful(played)],
     }

@@ -7,6 +7,7 @@ session can look at the sealed rows.
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -18,7 +19,7 @@ from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError, OutputError, SynthdpError, VerifyError
 from synthdp.ledger import connect
 from synthdp.ledger.connect import open_ledger, steward_name
-from synthdp.ledger.ledger import Ledger
+from synthdp.ledger.ledger import Ledger, coins_of
 from synthdp.privacy.engines.opening import read_by
 from synthdp.privacy.noise import Streams, load_sampler
 from synthdp.privacy.plan import ReleasePlan
@@ -48,8 +49,8 @@ def open_session(
     reads them, and `published` is the digest of the bundle's `spec.yaml`.
     """
     spec, threads = job.spec, job.spec.compute.threads or os.cpu_count() or 1
-    fresh = replace(Streams.fresh(), threads=threads)
-    streams = replace(fresh, holdout=job.folder.holdout_coins())
+    coins = _coins(job)
+    streams = replace(Streams.fresh(), threads=threads, holdout=job.folder.holdout_coins(coins))
     with stage("read"):
         private = _sealed(job, streams, texts=texts) if seal is None else seal(streams)
     digest = job.plan.digest
@@ -99,7 +100,20 @@ def open_session(
         run=job.folder.run,
         streams=streams,
         journal=job.folder.journal,
+        coins=coins,
     )
+
+
+def _coins(job: Job) -> str:
+    """The ledger's half of the key of who is held out, as at the run's first look.
+
+    Raises:
+        BudgetError: the plan counts on another holdout than the spec's.
+    """
+    if job.plan.holdout not in (0.0, job.spec.evaluation.held_out):
+        raise BudgetError("the plan counts on another holdout than that of the spec")
+    coins = coins_of(job.ledger.run_entries(job.folder.run))
+    return secrets.token_hex(16) if coins is None else coins
 
 
 def _sealed(job: Job, streams: Streams, *, texts: bool) -> Private[Table]:

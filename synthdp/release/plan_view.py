@@ -77,6 +77,7 @@ def plan_facts(
             *_moments(spec, plan),
             *_notes(spec, plan),
             *([say_of_plan("waves", waves=spec.waves, ledger=ledger)] if "waves" in ledger else []),
+            *coin_notes(plan),
             *([attack_left_out(spec, costs) or str(power)] if power else []),
         ],
         "warnings": [
@@ -88,6 +89,11 @@ def plan_facts(
             *(say_of_plan("estimand_refused", told=e) for e in estimands if e["likely_refused"]),
         ],
     }
+
+
+def coin_notes(plan: ReleasePlan) -> list[str]:
+    """What epsilon counts on where units are held out."""
+    return [] if plan.epsilon_told is None else [say_of_plan("secret_coin", plan=plan)]
 
 
 def attack_left_out(spec: ReleaseSpec, facts: Mapping[str, Any]) -> str | None:

@@ -1,8 +1,8 @@
 """The private folder of an interrupted or running run: what it needs to go on without paying.
 
-It holds the run's name, its command, the spec as it was, the key of the held-out draws and the
-journal of released values. It disappears when the run ends, all at once: a run that still had its
-name and no longer its journal would look at the rows again for values that are already public.
+It holds the run's name, its command, the spec as it was, half of the key of the held-out draws and
+the journal of released values. It disappears when the run ends, all at once: a run that still had
+its name and no longer its journal would look at the rows again for values that are already public.
 
 A process that works in it holds its lock. Where locks are not shared between machines, the ledger's
 lease takes their place (`ledger.ledger`). A run writes below a folder that has its own name, so
@@ -51,13 +51,16 @@ class RunFolder:
     holdout_key: str = field(repr=False)
     lock: int = field(repr=False, compare=False)
 
-    def holdout_coins(self) -> np.random.Generator:
+    def holdout_coins(self, other: str) -> np.random.Generator:
         """The generator that draws held-out rows and the kept rows of a unit; a resume repeats it.
 
-        Fresh coins would let rows that the model has seen come back as test rows. Noise never has a
-        stored key.
+        Fresh coins would let rows that the model has seen come back as test rows, and one coin is
+        what the accountant counts on. Its key is stored in two halves, each of them as good as
+        none: this folder's, which goes when the run ends, and the `other`, the ledger's
+        (`ledger.coins_of`). Noise never has a stored key.
         """
-        return np.random.Generator(np.random.Philox(key=int(self.holdout_key, 16)))
+        key = int(self.holdout_key, 16) ^ int(other or "0", 16)
+        return np.random.Generator(np.random.Philox(key=key))
 
     @property
     def asked_sha256(self) -> str:

@@ -12,6 +12,7 @@ from synthdp.bundle.certificate import (
     FORMAT,
     Certificate,
     amended_of,
+    composed_of,
     events_of,
     plan_problems,
 )
@@ -21,8 +22,8 @@ from synthdp.bundle.descriptions import public_spec
 from synthdp.ledger.entries import GENESIS, Balance, Entry
 from synthdp.ledger.waves import Wave
 from synthdp.privacy import accounting
-from synthdp.privacy.events.kinds import kind_of
-from synthdp.privacy.plan import GROUP_SIZES, Spend, bound_of
+from synthdp.privacy.events.kinds import kind_of, of_side
+from synthdp.privacy.plan import GROUP_SIZES, SCORES, Spend, bound_of
 from synthdp.privacy.private import Receipt
 from synthdp.spec.amendment import CHANGEABLE
 from synthdp.spec.load.loader import parse_spec
@@ -32,7 +33,7 @@ from synthdp.verify.rewritten import score_problems
 
 FILTERED, CAPS = ("mu", "lost", "together"), ("cap_epsilon", "cap_delta")  # of a balance
 # May be larger, by an earlier accountant.
-BOUNDS = ("epsilon", "epsilon_spent", "advantage", "purposes")
+BOUNDS = ("epsilon", "epsilon_spent", "epsilon_told", "advantage", "purposes")
 
 
 def check_spec(reader: Reader) -> Iterator[str]:
@@ -207,7 +208,9 @@ def check_certificate(reader: Reader) -> Iterator[str]:
     for entry in reader.entries:
         if entry.kind == "reserve" and "mu" in entry.body:
             own, privacy = [entry.body.get(key) for key in FILTERED[:2]], spec.privacy
-            least = bound_of(events, delta=privacy.delta, adjacency=privacy.adjacency)
+            least = bound_of(
+                composed_of(stated.planned, spec), delta=privacy.delta, adjacency=privacy.adjacency
+            )
             if not all(map(partial(_same, or_above=True), own, least)):
                 yield (
                     "privacy/ledger.json: the filter counted less than what the plan costs:"
@@ -217,6 +220,8 @@ def check_certificate(reader: Reader) -> Iterator[str]:
         why = kind_of(event).too_narrow(true.unit_rows)
         if why:
             yield f"{name}: {spend.purpose}: {why}"
+        if spend.purpose != SCORES and of_side(event, held_out=False) != event:
+            yield f"{name}: {spend.purpose}: says that fitted units do not move all of it"
     yield from (f"{name}: audit: {problem}" for problem in _audit_problems(stated))
     yield from (f"{name}: scores: {problem}" for problem in score_problems(stated, reader))
     yield from _group_problems(stated, spec)
@@ -261,7 +266,7 @@ def _too_much(planned: Sequence[Spend], spec: ReleaseSpec) -> Iterator[str]:
     allowed = spec.privacy.epsilon * (1 + VERIFY.tolerance)
     for spend in planned:
         alone = accounting.epsilon(
-            events_of([spend]), delta=spec.privacy.delta, adjacency=spec.privacy.adjacency
+            composed_of([spend], spec), delta=spec.privacy.delta, adjacency=spec.privacy.adjacency
         )
         if alone > allowed:
             yield (
@@ -306,7 +311,7 @@ def _group_bound(planned: Sequence[Spend], size: int, spec: ReleaseSpec) -> floa
     """
     delta, adjacency = spec.privacy.delta, spec.privacy.adjacency
     rows = size * spec.dataset.privacy_unit.max_rows
-    events = events_of(planned)
+    events = composed_of(planned, spec)
     if adjacency == "add_remove" and rows <= accounting.MAX_GROUP_ROWS:
         widened = [kind_of(event).widened(size) for event in events]
         if None not in widened:

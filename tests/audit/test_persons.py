@@ -69,6 +69,23 @@ def test_nothing_but_what_is_paid_for_tells_a_person(mode: str, adjacency: str) 
     assert len(found.mechanisms) == len(planned(spec).linked)
 
 
+def test_a_person_who_is_held_out_of_some_views_alone_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec, true = spec_of(), persons.in_views
+
+    def of_persons_alone(views: Any, out: Any, misfits: Any) -> LinkedTable:
+        made = true(views, out, misfits)
+        own = made.views[STEPS]
+        views_of_all = {**made.views, STEPS: replace(own, held_out=np.zeros_like(own.held_out))}
+        return replace(made, views=views_of_all)
+
+    monkeypatch.setattr(persons, "in_views", of_persons_alone)
+    found = replay_persons(spec, planned(spec), random_pairs=0, progress=unheard)
+    assert {f.pair for f in found.findings} == {"a person who is held out"}
+    assert {f.differs for f in found.findings} == {"moved"}
+
+
 def test_the_event_of_one_row_on_tables_of_steps_is_caught() -> None:
     spec = spec_of()
     plan = planned(spec).map(lambda p, look: one_row(p, look) if p == STEP_PAIRS else look)

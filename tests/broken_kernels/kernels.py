@@ -315,7 +315,12 @@ KERNELS = {
     ),
     "a filter that counts a part of the plan": Broken(
         "synthdp/privacy/plan.py",
-        (("bound_of(self.events, delta=self.delta", "bound_of(self.events[:1], delta=self.delta"),),
+        (
+            (
+                "bound_of(self.composed(), delta=self.delta",
+                "bound_of(self.composed(self.spends[0]), delta=self.delta",
+            ),
+        ),
         caught=(
             "test_a_run_must_not_spend_more_than_the_numbers_it_reserved",
             "test_adult_has_room_for_nine_releases",
@@ -348,12 +353,49 @@ KERNELS = {
         says=r"DID NOT RAISE|assert",
         tests=("tests/privacy/test_waves.py",),
     ),
+    "units that are held out count as if they moved nothing": Broken(
+        "synthdp/privacy/events/kinds.py",
+        (
+            (
+                "(*self._side(fitted, False), *self._side(self.units - fitted, True))",
+                "(*self._side(fitted, False),)",
+            ),
+        ),
+        caught=("test_both_sides_cost_no_less_than_their_joint_law",),
+        place=r"test_holdout|test_scores",
+        says=r"assert",
+        tests=("tests/privacy/test_holdout.py",),
+    ),
+    "a replaced unit gains by the coin of an added one": Broken(
+        "synthdp/privacy/events/kinds.py",
+        (('claimed = rate > 0 and adjacency == "add_remove" and', "claimed = rate > 0 and"),),
+        caught=("test_of_replaced_units_nothing_is_claimed",),
+        place=r"test_holdout",
+        says=r"assert",
+        tests=("tests/privacy/test_holdout.py",),
+    ),
+    "new coins after a resume": Broken(
+        OPENING,
+        (("secrets.token_hex(16) if coins is None else coins", "secrets.token_hex(16)"),),
+        caught=("test_a_resumed_run_holds_out_the_same_units",),
+        place=r"test_holdout_coins|test_noise_keys",
+        says="with other coins",
+        tests=("tests/release/test_holdout_coins.py",),
+    ),
+    "a key of who is held out beside the values": Broken(
+        "synthdp/release/run_folder.py",
+        (('int(self.holdout_key, 16) ^ int(other or "0", 16)', "int(self.holdout_key, 16)"),),
+        caught=("test_neither_the_folder_nor_the_ledger_alone_tells_who_is_held_out",),
+        place=r"test_holdout_coins",
+        says=r"assert",
+        tests=("tests/release/test_holdout_coins.py",),
+    ),
     "noise keyed from what the run stores": Broken(
         OPENING,
         (
             (
-                "holdout=job.folder.holdout_coins())",
-                "holdout=job.folder.holdout_coins(), noise=job.folder.holdout_coins())",
+                "holdout=job.folder.holdout_coins(coins))",
+                "holdout=job.folder.holdout_coins(coins), noise=job.folder.holdout_coins(coins))",
             ),
         ),
         caught=("test_every_opening_of_a_run_draws_its_noise_anew",),

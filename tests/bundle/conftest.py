@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pytest
 
 from synthdp.bundle import DEPLOYMENT
+from synthdp.bundle.certificate import composed_of
 from synthdp.bundle.content import BundleContent, sha256
 from synthdp.bundle.derived import FILES
 from synthdp.bundle.descriptions import published_sha256
@@ -27,8 +28,9 @@ from synthdp.ledger.ledger import Ledger
 from synthdp.model.ancestral import Architecture
 from synthdp.model.synthesizer import untrained
 from synthdp.privacy import accounting
+from synthdp.privacy.calibration import secret_holdout
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
-from synthdp.privacy.events.kinds import event_from_json, event_to_json
+from synthdp.privacy.events.kinds import event_from_json, event_to_json, with_holdout
 from synthdp.privacy.mechanisms.marginals import NoisyTable, Sampler, sampler_for
 from synthdp.privacy.plan import Spend, bound_of, spends_digest
 from synthdp.privacy.private import _KERNEL_KEY, Receipt, Released
@@ -118,6 +120,11 @@ def group_epsilon(spec: ReleaseSpec, rows: int) -> float:
     unit = spec.dataset.privacy_unit
     sampler = sampler_for(unit.max_rows if unit.kind == "id" else 1)
     events = [event_from_json(e) for e in (measure_event(rows, sampler), train_event(rows))]
+    # Of a group this is a bound, as if nobody were held out.
+    kind = spec.dataset.source.kind
+    held_out = secret_holdout(spec.evaluation.held_out, "add_remove", kind)
+    held_out = held_out if rows == unit.max_rows else 0.0
+    events = with_holdout(events, held_out, "add_remove")
     return accounting.epsilon(events, delta=spec.privacy.delta, adjacency="add_remove")
 
 
@@ -158,7 +165,7 @@ def make_release(
     )
     body = {"adjacency": "add_remove", "plan_sha256": spends_digest(planned)}
     body |= {"published_sha256": published_sha256(spec), "expected": {"tv1": 0.02, "figures": []}}
-    events = [event_from_json(spend.event) for spend in planned]
+    events = composed_of(planned, spec)
     ledger.reserve(
         "clinic",
         run,

@@ -31,7 +31,12 @@ from synthdp.bundle.descriptions import public_spec
 from synthdp.privacy import accounting
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
 from synthdp.privacy.events.kernel import GaussianSumsDpEvent, RoundedGaussianDpEvent
-from synthdp.privacy.events.kinds import SecretSampleDpEvent, event_from_json, event_to_json
+from synthdp.privacy.events.kinds import (
+    SecretSampleDpEvent,
+    event_from_json,
+    event_to_json,
+    with_holdout,
+)
 from synthdp.privacy.plan import Spend
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle
@@ -285,7 +290,8 @@ class TestProfile:
         assert tuple(e for e, _ in points) == EPSILONS
         assert all(b[1] <= a[1] for a, b in pairwise(points))
         assert points[0][1] > 0.05
-        events = [event_from_json(c.event) for c in certificate(made).charges]
+        charged = [event_from_json(c.event) for c in certificate(made).charges]
+        events = with_holdout(charged, 0.2, "add_remove")
         for epsilon, delta in points[30:45]:
             assert (
                 accounting.epsilon(events, delta=delta * 1.0001, adjacency="add_remove")

@@ -148,7 +148,7 @@ def watch_held_out(log: int) -> None:
 def other_rows_are_held_out_after_a_resume() -> None:
     """The coins have another key in each process."""
     coins = np.random.default_rng(os.getpid())
-    RunFolder.holdout_coins = lambda self: coins  # type: ignore[method-assign]
+    RunFolder.holdout_coins = lambda self, other: coins  # type: ignore[method-assign]
 
 
 def arm(folder: Path, kill: int | None, log: int) -> None:

@@ -315,7 +315,7 @@ def check_plan(made: tuple[ReleaseSpec, dict[str, float]]) -> None:
     assert plan.epsilon_spent <= target
     assert plan.epsilon_spent >= 0.98 * target, "budget is left unused"
     own = {"delta": release.privacy.delta, "adjacency": release.privacy.adjacency}
-    assert accounting.epsilon(plan.events, **own) <= target
+    assert accounting.epsilon(plan.composed(), **own) <= target
 
 
 @pytest.mark.check

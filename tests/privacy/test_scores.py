@@ -151,7 +151,38 @@ def test_the_replay_finds_no_fault_and_would(domain_of: MakeDomain) -> None:
 def test_the_event_is_of_each_score_and_of_the_units_rows(rows: int, domain_of: MakeDomain) -> None:
     event = event_to_json(chosen(domain_of(3, 2), ("b",), sigma=7.0).event(rows))
     own = {"event": "discrete_gaussian", "sigma": 7.0, "sensitivity": rows}
-    assert event == {"event": "repeated", "count": 3, "of": own}
+    misplaced, answers = ({"event": "repeated", "count": count, "of": own} for count in (2, 1))
+    assert event == {"event": "all", "of": [misplaced, {"event": "held_out", "of": answers}]}
+    alone = event_to_json(chosen(domain_of(3, 2), (), sigma=7.0).event(rows))
+    assert alone == misplaced
+
+
+@pytest.mark.parametrize("sampler", ["discrete", "rounded"])
+def test_a_unit_that_counts_on_the_other_side_of_the_holdout_is_told(
+    sampler: Any, domain_of: MakeDomain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Held-out rows among the misplaced ones, and fitted rows among answers, are no more than one
+    would pay for that knows who is held out.
+    """
+    domain = domain_of(3, 2)
+    every = list(neighbours(domain, batch=8))
+    pairs = {False: [p for p in every if not p.held_out][::9]}
+    pairs[True] = [p for p in every if p.held_out]
+    budget = ScoreBudget(domain, ("a", "b"), 2.0, sampler)
+    mechanism = budget.choose(drawn(domain, 5), cards(domain, budget.targets))
+
+    def found(held_out: bool) -> set[str]:
+        told = replay(mechanism, pairs[held_out], domain=domain).findings
+        return {finding.differs for finding in told}
+
+    assert found(False) == found(True) == set()
+    with monkeypatch.context() as patch:
+        patch.setattr(Table, "fit_codes", property(lambda table: table.codes))
+        assert (found(False), found(True)) == (set(), {"moved"})
+    true = Table.add_up
+    with monkeypatch.context() as patch:
+        patch.setattr(Table, "add_up", lambda table, what, side: true(table, what, "all"))
+        assert (found(False), found(True)) == ({"moved"}, set())
 
 
 @pytest.mark.check

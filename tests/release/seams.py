@@ -110,11 +110,11 @@ def reserved(spec: ReleaseSpec) -> dict[str, Any]:
             """Replaced by who listens."""
 
     folder = SimpleNamespace(
-        run="r", command="release", journal=Path(__file__).parent / "nothing", holdout_coins=dict
+        run="r", command="release", journal=Path(__file__).parent / "nothing", holdout_coins=str
     )
     job: Any = SimpleNamespace(
         spec=spec,
-        plan=SimpleNamespace(digest="d", bound=(0.1, 1e-9)),
+        plan=SimpleNamespace(digest="d", bound=(0.1, 1e-9), holdout=0.0),
         ledger=Ledger(),
         folder=folder,
         spec_sha256="s",

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from synthdp.privacy.noise import Streams
+from synthdp.privacy.session import Session
 from synthdp.release import open_session
 from synthdp.release.run import resume
 from tests.release.conftest import interrupt
@@ -46,7 +47,8 @@ def test_every_opening_of_a_run_draws_its_noise_anew_and_its_held_out_rows_never
     """With noise from a stored key a resumed run would repeat it."""
     opened: list[tuple[Streams, set[int]]] = []
 
-    def session(*_: object, streams: Streams, **__: object) -> None:
+    def session(*own: Any, streams: Streams, **named: Any) -> None:
+        Session(*own, streams=streams, **named)
         opened.append((streams, set(keys)))
         raise KeyboardInterrupt
 

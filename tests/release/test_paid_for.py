@@ -52,8 +52,8 @@ def test_a_run_that_was_planned_otherwise_is_not_gone_on_with(
     """Its events would not be those of the reservation, and so of the certificate."""
     job: Any = SimpleNamespace(
         spec=parse_spec(yaml.safe_dump(SPEC), path="spec.yaml"),
-        plan=SimpleNamespace(digest="planned"),
-        folder=SimpleNamespace(run="r", journal=Path(), holdout_coins=lambda: None),
+        plan=SimpleNamespace(digest="planned", holdout=0.0),
+        folder=SimpleNamespace(run="r", journal=Path(), holdout_coins=str),
         ledger=Ledger(entry("reserve", **reserved)),
     )
     opened: list[Any] = []

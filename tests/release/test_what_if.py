@@ -78,7 +78,7 @@ def test_the_attacker_is_held_by_the_composed_events() -> None:
     spec = parse_spec(text_of(), path="s")
     plan = plan_for(spec, Domain.from_spec(spec.columns))
     ((_, advantage),) = accounting.delta_profile(
-        plan.events, epsilons=(0.0,), adjacency="add_remove"
+        plan.composed(), epsilons=(0.0,), adjacency="add_remove"
     )
     assert right[1] == pytest.approx((1 + advantage) / 2)
 

@@ -218,7 +218,7 @@ class Pair:
 
     The unit's rows are `before` in the first table and `after` in the second. The unit stands
     before the shared row of position `place`. A unit that is `held_out` is in the table and may
-    move nothing at all.
+    move what is charged of held-out units alone.
     """
 
     name: str

@@ -99,10 +99,11 @@ def together(parts: Sequence[CodedVisits]) -> CodedVisits:
     return replace(parts[0], owner=owner, **{name: joined(name) for name in names})
 
 
-def read(frame: VisitFrame, persons: CodedVisits) -> LinkedTable:
-    """Made-up persons as the kernel reads them."""
-    kept: npt.NDArray[np.bool_] = np.zeros(len(persons.persons), bool)
-    return in_views(views_of(frame, persons), kept, {})
+def read(frame: VisitFrame, persons: CodedVisits, *, held_out: int = 0) -> LinkedTable:
+    """Made-up persons as the kernel reads them, the last `held_out` of them held out."""
+    count = len(persons.persons)
+    out: npt.NDArray[np.bool_] = np.arange(count) >= count - held_out
+    return in_views(views_of(frame, persons), out, {})
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,15 +114,16 @@ class PersonPair(Pair):
 
     def sides(self, domain: Domain) -> tuple[Side, Side]:
         """Both tables as mechanisms get them."""
-        first, second = (Side(table, np.arange(len(table.codes))) for table in self.tables)
+        fitted = (np.arange((~table.held_out).sum()) for table in self.tables)
+        first, second = map(Side, self.tables, fitted)
         return first, second
 
 
 def person_neighbours(
     frame: VisitFrame, *, adjacency: Adjacency = "add_remove", random_pairs: int = 0
 ) -> Iterator[PersonPair]:
-    """Corner cases of a person among others, then `random_pairs` more; every second pair removes
-    the person. Under `replace_one` another one takes the place.
+    """Corner cases of a person among others, then `random_pairs` more, and persons who are held
+    out; every second pair removes the person. Under `replace_one` another one takes the place.
     """
     rng, most = np.random.default_rng(1), frame.most
     alike, spread = canaries(frame).values()
@@ -153,3 +155,9 @@ def person_neighbours(
         first, second = (read(frame, side) for side in sides[:: 1 if number % 2 == 0 else -1])
         own = first.codes[:1] if len(first.codes) else second.codes[:1]
         yield PersonPair(name, first.codes, own[:0], own, 0, tables=(first, second))
+    crowd = crowds["30 others"]
+    for unit in (alike, spread):
+        both = read(frame, crowd), read(frame, together([crowd, unit]), held_out=1)
+        own = both[1].codes[-1:]
+        name = "a person who is held out"
+        yield PersonPair(name, both[0].codes, own[:0], own, 0, held_out=True, tables=both)

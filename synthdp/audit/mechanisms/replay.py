@@ -74,7 +74,6 @@ def replay(
         ValueError: a pair has a unit of more rows.
     """
     event = mechanism.event(rows_per_unit)
-    sees_held_out = getattr(mechanism, "sees_held_out", False)
     findings: list[ReplayFinding] = []
     count, share = 0, 0.0
     for pair in pairs:
@@ -85,15 +84,7 @@ def replay(
         count += 1
         for joins in (True, False):
             first, second = _both(mechanism, pair, domain, streams(), joins=joins)
-            found, used = compare(
-                mechanism.name,
-                pair,
-                event,
-                first,
-                second,
-                adjacency=adjacency,
-                sees_held_out=sees_held_out,
-            )
+            found, used = compare(mechanism.name, pair, event, first, second, adjacency=adjacency)
             findings += found
             share = max(share, used)
             if not any(isinstance(call, SampleCall) for call in first.calls):

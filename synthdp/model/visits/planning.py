@@ -16,7 +16,7 @@ from synthdp.errors import BudgetError
 from synthdp.model.visits.effects import MeasuredEffect, measured_effect
 from synthdp.model.visits.laws import SETTINGS
 from synthdp.model.visits.questions import Look, MeasuredQuestion, measured_question
-from synthdp.privacy.calibration import calibrated, mu_of
+from synthdp.privacy.calibration import calibrated, mu_of, secret_holdout
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.mechanisms.sums import NUMBER, Arm, Bounded, Product, ProductSums
 from synthdp.privacy.mechanisms.views import OnView
@@ -193,7 +193,11 @@ def plan_linked(spec: LinkedSpec, frame: VisitFrame) -> ReleasePlan:
     for purpose, _, look in estimand_looks(spec, frame):
         of = mu(shares.estimands, look.part / len(spec.estimands))
         planned[purpose] = pairs(look.view, of, look.rows)
-    rough = ReleasePlan(privacy.epsilon, privacy.delta, privacy.adjacency, 1, linked=planned)
+    kind, held_out = spec.dataset.persons.source.kind, spec.evaluation.held_out
+    secret = secret_holdout(held_out, privacy.adjacency, kind)
+    rough = ReleasePlan(
+        privacy.epsilon, privacy.delta, privacy.adjacency, 1, linked=planned, holdout=secret
+    )
     if frame.summed:
         rough = replace(rough, moments=person_sums(frame, noise=1 / mu(shares.moments)))
     plan = calibrated(rough)

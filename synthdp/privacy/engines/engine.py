@@ -298,10 +298,11 @@ def kept_rows(
     is no easier to tell apart than the worst of them.
 
     Both keys have 128 bits of the run's stream of holdout coins, so that a resumed run keeps and
-    holds out the same rows. They are in the run's private folder until the run ends, and in what an
-    engine logs of its statements. No bound rests on their being secret. The coins of a secret
-    sample have another key, whose secret the accountant counts on: it is drawn for one statement
-    (`statements.Statement.sampled`).
+    holds out the same rows. The accountant counts on the secrecy of the one that holds out: it is
+    in memory alone, here and in Dask's workers (`RunFolder.holdout_coins` has what is stored). What
+    a database logs of its statements has both keys, and of its rows no holdout is claimed
+    (`calibration.secret_holdout`). The coins of a secret sample have another key, which is drawn
+    for one statement (`statements.Statement.sampled`).
     """
     unit = pd.factorize(ids)[0]
     crowded = np.bincount(unit, minlength=1) > max_rows

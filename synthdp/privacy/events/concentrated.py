@@ -254,14 +254,33 @@ def secret_sample_pld(
     which look at all rows or at samples of their own, have other coins, and all compose as any
     mechanisms do.
 
-    A group of g units, each with a coin of its own, is a mean over how many of it are in the
-    sample: j of them with the binomial chance p_j. Let beta_j(t) be the most that any event can
-    have with j units more whose probability without them is t: concave, from (A, B) of a group of
-    j. An event of probability t without the group has with it at most beta(t) = sum_j p_j
-    beta_j(t), where beta_0(t) = t: for one S by definition, and over S by concavity. So H_a is at
-    most the maximum of beta(t) - a t, which is that of the pair with the curve beta. In the other
-    direction the least probability with the group is a convex function of that without it, and is
-    added up alike [derived here]. With g = 1 both are the theorem.
+    A group of g units, each with a coin of its own, has j of them in the sample with the binomial
+    chance p_j, which is a coin of g + 1 sides: `mixed_pld`. With g = 1 that is the theorem.
+    """
+    chances = stats.binom.pmf(np.arange(len(inners) + 1), len(inners), rate)
+    nobody = pld.identity(value_discretization_interval=width)
+    return mixed_pld([nobody, *inners], chances, width=width)
+
+
+def mixed_pld(
+    inners: Sequence[pld.PrivacyLossDistribution], chances: Sequence[float], *, width: float
+) -> pld.PrivacyLossDistribution:
+    """Dominates all that is done to a unit, or a group, whose secret coin, drawn once, has side j
+    with chance p_j of `chances`, where `inners[j]` dominates all that is done on side j: many steps
+    may be, each in the light of those before.
+
+    Proof [derived here]. Let S be the sides of all others' coins. Its law is the same on both
+    tables, and does not depend on the unit's coin. Given S, let M be the law of all outputs without
+    the unit, and M_j that with it on side j. Let beta_j(t) be the most that any event can have
+    under M_j whose probability under M is t: concave, from (A, B) of `inners[j]`. An event of
+    probability t without the unit has with it at most beta(t) = sum_j p_j beta_j(t): for one S by
+    definition, and over S by concavity. So H_a is at most the maximum of beta(t) - a t, which is
+    that of the pair with the curve beta. In the other direction the least probability with the unit
+    is a convex function of that without it, and is added up alike. QED.
+
+    That is at most sum_j p_j H_a(A_j, B_j), which compares all sides at one order, and would gain
+    nothing of epsilon. To compose the sides, as if each had a coin of its own, is another law, and
+    no bound of this one.
 
     On a grid each curve is a chain of lines: B's mass dt at a loss l has the slope exp(l). So the
     sum has, between two neighbouring ends of lines,
@@ -269,18 +288,17 @@ def secret_sample_pld(
         removed   the loss log(sum_j p_j exp(l_j)),      of mass dt exp(loss)
         added     the loss -log(sum_j p_j exp(-l_j)),    of mass dt
 
-    with l_0 = 0, and nothing is integrated here. Where A' is nothing, exp(-l) is 0.
+    and nothing is integrated here. Where A' is nothing, exp(-l) is 0.
     """
-    none, *chances = stats.binom.pmf(np.arange(len(inners) + 1), len(inners), rate)
     removed = [inner._pmf_remove.to_dense_pmf() for inner in inners]
     added = [inner._pmf_add.to_dense_pmf() for inner in inners]
     return pld.PrivacyLossDistribution(
-        _removed(removed, none, chances, width), _added(added, none, chances, width)
+        _removed(removed, chances, width), _added(added, chances, width)
     )
 
 
 def _removed(
-    inners: Sequence[pld_pmf.DensePLDPmf], none: float, chances: Sequence[float], width: float
+    inners: Sequence[pld_pmf.DensePLDPmf], chances: Sequence[float], width: float
 ) -> pld_pmf.PLDPmf:
     """B's mass is counted from the largest loss down, and no further than to one."""
     lines, endless = [], 0.0
@@ -292,14 +310,14 @@ def _removed(
         ends = np.minimum(np.cumsum(mass * np.exp(np.minimum(-losses, FARTHEST))), 1.0)
         lines.append((ends, np.append(chance * np.exp(losses), 0.0)))
     ends, slopes = _added_up(lines)
-    losses = np.log(none + slopes)
-    mass = np.diff(ends, prepend=0.0) * (none + slopes)
+    mass = np.diff(ends, prepend=0.0) * slopes
     endless += max(0.0, 1 - endless - float(mass.sum()))
-    return on_grid(losses, mass, min(endless, 1.0), width)
+    some = slopes > 0  # else both laws have lost it
+    return on_grid(np.log(slopes[some]), mass[some], min(endless, 1.0), width)
 
 
 def _added(
-    inners: Sequence[pld_pmf.DensePLDPmf], none: float, chances: Sequence[float], width: float
+    inners: Sequence[pld_pmf.DensePLDPmf], chances: Sequence[float], width: float
 ) -> pld_pmf.PLDPmf:
     lines = []
     for inner, chance in zip(inners, chances, strict=True):
@@ -308,7 +326,9 @@ def _added(
         slopes = chance * np.exp(np.minimum(-losses, FARTHEST))
         lines.append((ends, np.concatenate([[0.0], slopes, slopes[-1:]])))
     ends, slopes = _added_up(lines)
-    return on_grid(-np.log(none + slopes), np.diff(ends, prepend=0.0), 0.0, width)
+    mass, some = np.diff(ends, prepend=0.0), slopes > 0
+    endless = float(mass[~some].sum())  # where no side has anything
+    return on_grid(-np.log(slopes[some]), mass[some], min(endless, 1.0), width)
 
 
 def _added_up(lines: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Self
 
 import attrs
 import dp_accounting
+import numpy as np
 from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
 from dp_accounting.pld import privacy_loss_distribution as pld
+from scipy import stats
 
 from synthdp.errors import BudgetError
 from synthdp.privacy.events.base import (
@@ -28,7 +30,7 @@ from synthdp.privacy.events.base import (
     whole,
 )
 from synthdp.privacy.events.composition import composed
-from synthdp.privacy.events.concentrated import concentrated_pld, secret_sample_pld
+from synthdp.privacy.events.concentrated import concentrated_pld, mixed_pld, secret_sample_pld
 from synthdp.privacy.events.gaussian import Gaussian, MixtureOfGaussians, PoissonSampled
 from synthdp.privacy.events.kernel import (
     DiscreteGaussianDpEvent,
@@ -206,8 +208,29 @@ def _inside(event: dp_accounting.DpEvent, width: float) -> pld.PrivacyLossDistri
     return cost_of(event, "add_remove", width)
 
 
+class Around(EventKind):
+    """What is around another event. Abstract; of that event is all but its cost."""
+
+    event: dp_accounting.DpEvent
+
+    @property
+    def parts(self) -> tuple[dp_accounting.DpEvent, ...]:
+        return (self.event,)
+
+    @property
+    def squared_mu(self) -> float:
+        """Of what is inside: its distribution is the one that takes time."""
+        return kind_of(self.event).squared_mu
+
+    def too_narrow(self, rows: int) -> str | None:
+        return kind_of(self.event).too_narrow(rows)
+
+    def expected_loss(self, limits: WorkLimits, times: int) -> float:
+        return kind_of(self.event).expected_loss(limits, times)
+
+
 @attrs.frozen
-class SecretSampleDpEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[misc]
+class SecretSampleDpEvent(Around, dp_accounting.DpEvent):  # type: ignore[misc]
     """`event` on a secret sample of the units, drawn once for all of it: each unit is in by its own
     coin of chance `rate`, with all its rows.
 
@@ -220,15 +243,6 @@ class SecretSampleDpEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[mis
     units: int = 1
 
     name = "secret_sample"
-
-    @property
-    def parts(self) -> tuple[dp_accounting.DpEvent, ...]:
-        return (self.event,)
-
-    @property
-    def squared_mu(self) -> float:
-        """Of what runs on the sample: its distribution is the one that takes time."""
-        return kind_of(self.event).squared_mu
 
     def cost(self, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
         if adjacency != "add_remove":
@@ -246,9 +260,6 @@ class SecretSampleDpEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[mis
         known = kind_of(self.event).widened(self.units * size) is not None
         return SecretSampleDpEvent(self.rate, self.event, self.units * size) if known else None
 
-    def too_narrow(self, rows: int) -> str | None:
-        return kind_of(self.event).too_narrow(rows)
-
     def expected_loss(self, limits: WorkLimits, times: int) -> float:
         """That of what runs on the sample, which is what takes time; the sample makes it no larger.
 
@@ -257,7 +268,7 @@ class SecretSampleDpEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[mis
         # 1e-9: relative, of two rates that are computed differently
         if positive(self.rate, 1) < limits.sample * (1 - 1e-9):
             raise ValueError(f"a sample of {self.rate:g} of the units, smaller than the spec's")
-        return kind_of(self.event).expected_loss(limits, times)
+        return super().expected_loss(limits, times)
 
     def to_json(self) -> dict[str, Any]:
         return {"event": self.name, "rate": self.rate, "of": event_to_json(self.event)}
@@ -278,6 +289,121 @@ class SecretSampleDpEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[mis
         )
 
 
+@attrs.frozen
+class HeldOutDpEvent(Around, dp_accounting.DpEvent):  # type: ignore[misc]
+    """`event`, which units that are held out move alone, and which all others leave as it is."""
+
+    event: dp_accounting.DpEvent
+
+    name = "held_out"
+
+    def cost(self, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
+        """Of the event, whoever is held out."""
+        return cost_of(self.event, adjacency, width)
+
+    def widened(self, size: int) -> dp_accounting.DpEvent | None:
+        inner = kind_of(self.event).widened(size)
+        return None if inner is None else HeldOutDpEvent(inner)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"event": self.name, "of": event_to_json(self.event)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        if data["of"]["event"] != Repeated.name:
+            raise ValueError("held-out units move the counts of scores alone")
+        return cls(event_from_json(data["of"]))
+
+    def words(self) -> str:
+        return f"of held-out units alone, {kind_of(self.event).words()}"
+
+
+def of_side(event: dp_accounting.DpEvent, *, held_out: bool) -> dp_accounting.DpEvent:
+    """The part of an event that a unit moves which is held out, or which is not."""
+    match event:
+        case HeldOutDpEvent(event=inner):
+            return inner if held_out else dp_accounting.NoOpDpEvent()
+        case dp_accounting.SelfComposedDpEvent(event=inner, count=count):
+            inner = of_side(inner, held_out=held_out)
+            return dp_accounting.SelfComposedDpEvent(inner, count)
+        case dp_accounting.ComposedDpEvent(events=parts):
+            sides = (of_side(part, held_out=held_out) for part in parts)
+            return dp_accounting.ComposedDpEvent(tuple(sides))
+        case _:
+            return dp_accounting.NoOpDpEvent() if held_out else event
+
+
+@attrs.frozen
+class HoldoutDpEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[misc]
+    """All looks of a release at a table each of whose units is held out with chance `rate`, by a
+    coin of its own, drawn once for all of them, that nobody is told.
+
+    A unit that is not held out moves the looks at fitted rows (`of_side`), one that is held out
+    those at held-out rows. So its coin has two sides, and on each of them the product of what
+    dominates each look dominates all of them, in whatever order and in the light of whatever came
+    before, whoever else is held out [derived here]. `concentrated.mixed_pld` has the rest. Scores
+    look at both: they are on both sides, each with its own part, and never beside them. Of a group
+    of `units` j are fitted with the binomial chance: a coin of more sides. A group of more than
+    three is charged as one of known coins, on both sides.
+
+    For a replaced unit no pair is known here.
+    """
+
+    rate: float
+    events: tuple[dp_accounting.DpEvent, ...]
+    units: int = 1
+
+    name = "holdout"
+
+    @property
+    def parts(self) -> tuple[dp_accounting.DpEvent, ...]:
+        return self.events
+
+    @property
+    def squared_mu(self) -> float:
+        return sum(kind_of(event).squared_mu for event in self.events)
+
+    def cost(self, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
+        if adjacency != "add_remove":
+            return super().cost(adjacency, width)
+        if self.units > 3:  # of more, each side takes time
+            known = tuple(kind_of(event).widened(self.units) for event in self.events)
+            return cost_of(dp_accounting.ComposedDpEvent(known), adjacency, width)
+        sides = np.arange(self.units + 1)
+        inners = [
+            _inside(
+                dp_accounting.ComposedDpEvent(
+                    (*self._side(fitted, False), *self._side(self.units - fitted, True))
+                ),
+                max(width, 5e-4),  # as of a secret sample
+            )
+            for fitted in sides.tolist()
+        ]
+        chances = stats.binom.pmf(sides, self.units, 1 - self.rate)
+        return mixed_pld(inners, chances, width=width)
+
+    def _side(self, units: int, held_out: bool) -> tuple[dp_accounting.DpEvent, ...]:
+        """What `units` of a group move that are on one side."""
+        own = (of_side(event, held_out=held_out) for event in self.events if units)
+        return tuple(event if units == 1 else kind_of(event).widened(units) for event in own)
+
+    def widened(self, size: int) -> dp_accounting.DpEvent | None:
+        """Each of `size` units has a coin of its own."""
+        known = all(kind_of(e).widened(self.units * size) is not None for e in self.events)
+        return HoldoutDpEvent(self.rate, self.events, self.units * size) if known else None
+
+
+def with_holdout(
+    events: Iterable[dp_accounting.DpEvent], rate: float, adjacency: Adjacency
+) -> tuple[dp_accounting.DpEvent, ...]:
+    """The events of a release, as they are composed, whose units are each held out with chance
+    `rate`: under add/remove as one; else, where nothing is gained, as they are.
+    """
+    listed = tuple(events)
+    claimed = rate > 0 and adjacency == "add_remove" and len(listed) > 0
+    return (HoldoutDpEvent(rate, listed),) if claimed else listed
+
+
 ADAPTERS: Mapping[type, type[Adapter]] = MappingProxyType(
     {
         dp_accounting.NoOpDpEvent: Nothing,
@@ -296,6 +422,7 @@ _KERNEL_KINDS: tuple[type[EventKind], ...] = (
     SparseVectorDpEvent,
     GumbelMaxDpEvent,
     SecretSampleDpEvent,
+    HeldOutDpEvent,
 )
 KINDS: Mapping[str, type[EventKind]] = MappingProxyType(
     {kind.name: kind for kind in (*_KERNEL_KINDS, *ADAPTERS.values())}
@@ -324,7 +451,7 @@ def cost_of(
 def leaves(event: dp_accounting.DpEvent) -> Iterator[EventKind]:
     """The events inside `event` that are made of no others, each named once for all its repeats."""
     kind = kind_of(event)
-    if isinstance(kind, Repeated | All | SecretSampleDpEvent):
+    if isinstance(kind, Repeated | All | Around | HoldoutDpEvent):
         for part in kind.parts:
             yield from leaves(part)
     else:

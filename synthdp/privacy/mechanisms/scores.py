@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import combinations
-from typing import ClassVar
 
 import dp_accounting
 import numpy as np
@@ -23,6 +22,7 @@ import numpy.typing as npt
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
+from synthdp.privacy.events.kinds import HeldOutDpEvent
 from synthdp.privacy.mechanisms.marginals import CountNoise, Sampler, sampler_for
 from synthdp.privacy.mechanisms.mechanism import Arrays, Prepaid
 from synthdp.privacy.noise import Randomness
@@ -115,8 +115,15 @@ class ScoreBudget:
         )
 
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
-        """A Gaussian of sensitivity `rows_per_unit` for each score."""
-        return dp_accounting.SelfComposedDpEvent(self.noise.event(rows_per_unit), self.questions)
+        """A Gaussian of sensitivity `rows_per_unit` for each score; answers are those of held-out
+        units.
+        """
+        once, repeated = self.noise.event(rows_per_unit), dp_accounting.SelfComposedDpEvent
+        misplaced = repeated(once, len(compared(self.domain)))
+        if not self.targets:
+            return misplaced
+        answers = HeldOutDpEvent(repeated(once, len(self.targets)))
+        return dp_accounting.ComposedDpEvent((misplaced, answers))
 
     def for_unit(self, rows_per_unit: int) -> ScoreBudget:
         """The same with the noise for units of so many rows (`marginals.sampler_for`)."""
@@ -166,14 +173,14 @@ class ScoreCounts(Prepaid[ScoreBudget]):
     synthetic rows, so m times U is a whole number and all is exact.
 
     Answers: a held-out row is wrong or right, by itself, so it is in one of two cells: a table like
-    any of `NoisyMarginals`. Hence each score is a mechanism on counts of sensitivity k like theirs,
-    and one after the other, sequential composition, pays for all: that a unit is either held out or
-    not earns no discount.
+    any of `NoisyMarginals`. Hence each score is a mechanism on counts of sensitivity k like theirs.
+    A unit that is held out moves no misplaced rows, and another no answers, which the event says;
+    `HoldoutDpEvent` has what that is worth. To someone who knows who is held out it may be either,
+    and one after the other, sequential composition, pays for all.
     """
 
     synthetic: Codes
     scorecards: tuple[Scorecard, ...]
-    sees_held_out: ClassVar[bool] = True  # the one mechanism that looks at them
 
     def run(self, table: Table, randomness: Randomness) -> Scored:
         """Count, then add the noise."""
