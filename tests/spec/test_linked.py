@@ -100,7 +100,14 @@ def test_person_years_in_whole_numbers_are_read() -> None:
     assert drawn["years[1].mdvis"] == ["persons.coins", "persons.health"]
     assert drawn["persons.age"] == [] and drawn["years.end"] == ["years.number"]
     assert spec.privacy.shares.model_dump() == pytest.approx(  # shares that are left out
-        {"persons": 0.18, "first": 0.18, "steps": 0.45, "ends": 0.09, "estimands": 0, "moments": 0.1}
+        {
+            "persons": 0.18,
+            "first": 0.18,
+            "steps": 0.45,
+            "ends": 0.09,
+            "estimands": 0,
+            "moments": 0.1,
+        }
     )
 
 
