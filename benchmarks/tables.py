@@ -8,10 +8,11 @@ The spec has types, bounds, categories, decimals and the label of each table, an
 graph, no shares, no bins. With `--bins grid` the bins are those of the public grid on which tables
 are compared, as peers get them. `--bounds 10` has bounds of money that are ten times too wide.
 Delta is 1e-5; the number of rows is declared. CPU seconds are those of fit and sample on one
-thread. `--mode real` scores the rows to fit. `--peers` are fitted to levels of the public grid, as
-in `benchmarks.peers`, for at most `--limit` CPU seconds; their name stands for the mode. `loans` is
-read from `--folder` (benchmarks/data/tables/README.md says how one gets it) and left out without
-it. Writes results/tables.csv, a row for each run; runs that it holds are not run again.
+thread. `--mode real` learns the label on the rows to fit. `--peers` are fitted to levels of the
+public grid, as in `benchmarks.peers`, for at most `--limit` CPU seconds; their name stands for the
+mode. `loans` is read from `--folder` (benchmarks/data/tables/README.md says how one gets it) and
+left out without it. Writes results/tables.csv, a row for each run; runs that it holds are not run
+again.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def newcomer_spec(
     """The spec as YAML; the bounds of money are `bounds` times those of the description."""
     columns = {name: _column(grid, bins) for name, grid in table.columns.items()}
     for column in (columns[name] for name in table.described.get("money", ())):
-        column |= {end: bounds * column[end] for end in ("lower", "upper")}
+        lower, upper = column["lower"], column["upper"]
+        column |= {"lower": min(lower, bounds * lower), "upper": bounds * upper}
     spec = {
         "synthdp": 1,
         "dataset": {
@@ -120,9 +122,9 @@ def measure(
     table: PublicTable, *, epsilon: float, mode: str, bins: str, bounds: int
 ) -> dict[str, float]:
     """Figures of one run."""
-    train, _ = table.split
+    train, test = table.split
     if mode == "real":
-        return table.score(train)
+        return table.utility(train, test)
     text = newcomer_spec(
         table, rows=len(train), epsilon=epsilon, mode=mode, bins=bins, bounds=bounds
     )

@@ -103,7 +103,7 @@ class PublicTable:
             "tv3": self._variation(real, drawn, [triples[i] for i in chosen]),
             "c2st_grid": told_apart(held, drawn),
             "kept": self._kept(real, drawn),
-            **self._utility(synthetic, test),
+            **self.utility(synthetic, test),
         }
 
     def _shares(self, levels: Levels, columns: tuple[int, ...]) -> Floats:
@@ -127,7 +127,7 @@ class PublicTable:
         ]
         return float(np.median(kept)) if kept else math.nan
 
-    def _utility(self, synthetic: pd.DataFrame, test: pd.DataFrame) -> dict[str, float]:
+    def utility(self, synthetic: pd.DataFrame, test: pd.DataFrame) -> dict[str, float]:
         """AUC of the five classifiers, and of boosted trees alone (`hgb`)."""
         target = self.described["target"]
         label, truth = (self._levels_of(target, t[target]) for t in (synthetic, test))
