@@ -60,7 +60,7 @@ PEERS: dict[str, Peer] = {
         (
             (
                 "dpsynth @"
-                " git+https://github.com/google/dpsynth@53ab10df9d041d023baa6dafef4c46cec24c01d8"
+                " git+https://github.com/google/dpsynth@cf8075f319b96c2e009e4ea6bb55378faccbbc80"
             ),
         ),
     ),

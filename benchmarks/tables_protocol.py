@@ -1,11 +1,12 @@
-"""Figures of a synthetic version of one of the five tables in benchmarks/data/tables.
+"""Figures of a synthetic version of one of the public tables in benchmarks/data/tables.
 
 A fifth of the rows, by a fixed permutation, is kept to test. `grid` below is the table's public
 grid in NAME.domain.json: categories, or spikes and left ends of bins, with a level for the empty
 field. Figures: `tv1`, `tv2`, `tv3` are mean total variations of all one-way, all two-way and 64
 fixed three-way tables on the grid, against the rows to fit; `c2st_grid` is the AUC of boosted trees
-that tell synthetic rows from test rows, on the grid; `auc` is the mean AUC on test rows of five
-classifiers of the label that learn on the synthetic rows.
+that tell synthetic rows from test rows, on the grid; `kept` is the median share that is kept of the
+mutual information of two columns, of all pairs that have more than `CERTAIN` nats on the grid;
+`auc` is the mean AUC on test rows of five classifiers of the label that learn on synthetic rows.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
 
 FOLDER = Path(__file__).parent / "data" / "tables"
-TRIPLES, TOLD_APART = 64, 8000
+TRIPLES, TOLD_APART, CERTAIN = 64, 8000, 1.0
 
 Levels = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -38,9 +39,10 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PublicTable:
-    """One of the five tables, and how it is judged."""
+    """One of the tables, and how it is judged; its rows are in `folder`."""
 
     name: str
+    folder: Path = FOLDER
 
     @cached_property
     def described(self) -> dict[str, Any]:
@@ -58,7 +60,7 @@ class PublicTable:
     @cached_property
     def split(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Rows to fit and rows to test, every field as text."""
-        table = pd.read_csv(FOLDER / f"{self.name}.csv", dtype=str, keep_default_na=False)
+        table = pd.read_csv(self.folder / f"{self.name}.csv", dtype=str, keep_default_na=False)
         order, cut = np.random.default_rng(0).permutation(len(table)), int(0.8 * len(table))
         return table.iloc[order[:cut]], table.iloc[order[cut:]]
 
@@ -100,24 +102,37 @@ class PublicTable:
             "tv2": self._variation(real, drawn, itertools.combinations(columns, 2)),
             "tv3": self._variation(real, drawn, [triples[i] for i in chosen]),
             "c2st_grid": told_apart(held, drawn),
-            **self._utility(synthetic, test),
+            "kept": self._kept(real, drawn),
+            **self.utility(synthetic, test),
         }
 
+    def _shares(self, levels: Levels, columns: tuple[int, ...]) -> Floats:
+        """The shares of all cells of some columns, an axis for each."""
+        shape = [self.sizes[c] for c in columns]
+        cell = np.ravel_multi_index(tuple(levels[:, c] for c in columns), shape)
+        return np.bincount(cell, minlength=math.prod(shape)).reshape(shape) / len(levels)
+
     def _variation(self, a: Levels, b: Levels, tables: Iterable[tuple[int, ...]]) -> float:
-        distances = []
-        for columns in tables:
-            shape = [self.sizes[c] for c in columns]
-            shares = []
-            for levels in (a, b):
-                cell = np.ravel_multi_index(tuple(levels[:, c] for c in columns), shape)
-                shares.append(np.bincount(cell, minlength=math.prod(shape)) / len(levels))
-            distances.append(np.abs(shares[0] - shares[1]).sum() / 2)
+        distances = [np.abs(self._shares(a, c) - self._shares(b, c)).sum() / 2 for c in tables]
         return float(np.mean(distances))
 
-    def _utility(self, synthetic: pd.DataFrame, test: pd.DataFrame) -> dict[str, float]:
+    def _kept(self, real: Levels, drawn: Levels) -> float:
+        """NaN where no pair has so much."""
+        pairs = itertools.combinations(range(len(self.sizes)), 2)
+        known = {pair: information(self._shares(real, pair)) for pair in pairs}
+        kept = [
+            information(self._shares(drawn, pair)) / nats
+            for pair, nats in known.items()
+            if nats > CERTAIN
+        ]
+        return float(np.median(kept)) if kept else math.nan
+
+    def utility(self, synthetic: pd.DataFrame, test: pd.DataFrame) -> dict[str, float]:
         """AUC of the five classifiers, and of boosted trees alone (`hgb`)."""
         target = self.described["target"]
         label, truth = (self._levels_of(target, t[target]) for t in (synthetic, test))
+        if len(np.unique(label)) == 1:  # nothing to learn from
+            return {"auc": 0.5, "hgb": 0.5}
         scale: dict[str, tuple[float, float]] = {}
         x, held = (self._features(table, scale) for table in (synthetic, test))
         models = {
@@ -159,6 +174,13 @@ def _numbers(texts: pd.Series[str]) -> Floats:
     """Numbers of texts; NaN for the empty field."""
     numbers: Floats = pd.to_numeric(texts.replace("", np.nan)).to_numpy(float)
     return numbers
+
+
+def information(shares: Floats) -> float:
+    """Mutual information of a two-way table of shares, in nats."""
+    apart = np.outer(shares.sum(1), shares.sum(0))
+    cells = shares > 0
+    return float((shares[cells] * np.log(shares[cells] / apart[cells])).sum())
 
 
 def told_apart(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:
