@@ -116,7 +116,7 @@ class Table:
             real, drawn = table.levels(train), table.levels(synthetic)
             ways = {f"tv{k}": itertools.combinations(range(len(table.sizes)), k) for k in (1, 2)}
             found = {name: table._variation(real, drawn, sets) for name, sets in ways.items()}
-            return found | {"auc": table._utility(synthetic, test)["auc"]}
+            return found | {"auc": table.utility(synthetic, test)["auc"]}
         domain = Domain.from_spec(self.spec(1.0).columns)
         frames = [frame.replace("", np.nan) for frame in (train, test, synthetic)]
         codes = [encode(domain, frame)[0] for frame in frames]

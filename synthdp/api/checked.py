@@ -39,7 +39,7 @@ class Checked:
 
     def to_json(self) -> dict[str, Any]:
         """The object of `synthdp watch --json`."""
-        found = {"valid": self.spec is not None}
+        found: dict[str, Any] = {"valid": self.spec is not None}
         for name in ("mistakes", "warnings", "remarks"):
             found[name] = [p.to_json() | {"loc": list(p.loc)} for p in getattr(self, name)]
         return found
@@ -108,6 +108,7 @@ def _placed(warning: str, tree: Node, path: str) -> SpecProblem:
 
 
 def _places(node: Node, loc: Loc = ()) -> Iterator[Loc]:
-    for key, inside in (*node.entries.items(), *enumerate(node.items)):
+    inner: list[tuple[str | int, Node]] = [*node.entries.items(), *enumerate(node.items)]
+    for key, inside in inner:
         yield (*loc, key)
         yield from _places(inside, (*loc, key))

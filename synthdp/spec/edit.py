@@ -236,12 +236,13 @@ def _inserted(text: str, node: Any, at: int, shown: str) -> str:
     spans, newline = _spans(text, node), "\r\n" if "\r\n" in text else "\n"
     if node.flow_style:
         inside = node.start_mark.index + 1
-        first, last = spans[at][0] if at < len(spans) else inside, spans[-1][1] if spans else inside
         if at < len(spans):
+            first = spans[at][0]
             return f"{text[:first]}{shown}, {text[first:]}"
+        last: int = spans[-1][1] if spans else inside
         return text[:last] + ", " * bool(spans) + shown + text[last:]
     dash = "- " * isinstance(node, yaml.SequenceNode)
-    line = " " * node.start_mark.column + dash + shown + newline
+    line: str = " " * node.start_mark.column + dash + shown + newline
     start = text.rfind("\n", 0, spans[at][0]) + 1 if at < len(spans) else None
     if start is None:
         text += newline * ("\n" not in text[spans[-1][1] :])
@@ -268,6 +269,7 @@ def _dropped(text: str, loc: Loc) -> str:
 
 def _reached(text: str, loc: Loc) -> tuple[yaml.Node, list[str | int]]:
     """The deepest node towards `loc`, and the keys that are not there."""
+    node: Any
     node, rest = yaml.compose(text, Loader=LOADER), list(loc)
     while rest:
         held = node.value if isinstance(node, yaml.CollectionNode) else []

@@ -221,8 +221,8 @@ def _problem(
     nodes: list[Node] = [] if tree is None else list(tree.along(mistake.loc))
     text = next((i for i, node in enumerate(nodes) if node.kind == "scalar"), len(mistake.loc))
     loc = mistake.loc[:text]
-    told = (field_of(loc) or "spec", mistake.message, mistake.hint)
-    return SpecProblem(path, *place, *told, loc=loc)
+    field = field_of(loc) or "spec"
+    return SpecProblem(path, *place, field, mistake.message, mistake.hint, loc=loc)
 
 
 def _listed(problems: list[SpecProblem]) -> list[SpecProblem]:
