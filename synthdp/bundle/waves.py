@@ -21,7 +21,7 @@ from synthdp.data.domain import Domain
 from synthdp.errors import VerifyError
 from synthdp.files import MAX_TEXT, SUMS, check_sums, parse_json, read_text, text_sha256
 from synthdp.graph.level_groups import LevelLaw
-from synthdp.graph.waves import BREAK, Tables, breaks, series_of, with_earlier
+from synthdp.graph.waves import STEPS, Tables, breaks, series_of, with_earlier
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.report.prose import say
 from synthdp.spec.load.loader import parse_spec
@@ -178,7 +178,7 @@ def innovations_json(
     found = series_of((*tables_of(waves, domain), own))
     return {
         "waves": names,
-        "break_below": BREAK,
+        "break_below": STEPS.rare,
         "tables": [
             {
                 "columns": list(columns),

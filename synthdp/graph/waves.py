@@ -39,15 +39,27 @@ from scipy.special import gammaincc
 from synthdp.graph.margins import Floats, pooled, with_group_sums
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
-BREAK = 1e-4
-"""Probability, without a break, of what is taken for one, in one step of one table."""
-DRIFTS = (0.0, *(4.0**k for k in range(-5, 4)))
-"""Variances of steps that are weighed, over that of a wave's noise."""
 Tables = tuple[NoisyTable, ...]
 State = tuple[Floats, Floats]
 """Means and variances of shares, `[cells]` both."""
 Key = tuple[tuple[str, ...], tuple[tuple[str, tuple[int, ...]], ...]]
 """Columns, and the groups of levels that they are counted on."""
+
+
+@dataclass(frozen=True)
+class StepSettings:
+    """How steps from wave to wave are judged.
+
+    Attributes:
+        rare: probability, without a break, of what is taken for one, in one step of one table.
+        drifts: variances of steps that are weighed, over that of a wave's noise.
+    """
+
+    rare: float = 1e-4
+    drifts: tuple[float, ...] = (0.0, *(4.0**k for k in range(-5, 4)))
+
+
+STEPS = StepSettings()
 
 
 @dataclass(frozen=True)
@@ -87,7 +99,7 @@ def filtered(seen: Sequence[Seen]) -> Series | None:
         return None
     mean = np.mean([own.shares for own in seen], axis=0).clip(0)
     weights = (mean / max(float(mean.mean()), 1e-300) + 1) / 2
-    sizes = np.mean([own.variance for own in seen]) * np.array(DRIFTS)
+    sizes = np.mean([own.variance for own in seen]) * np.array(STEPS.drifts)
     likelihoods = np.array([_filter(seen, size, weights)[1] for size in sizes.tolist()])
     likely = np.exp(likelihoods - likelihoods.max())
     return _filter(seen, float(np.average(sizes, weights=likely)), weights)[0]
@@ -102,9 +114,9 @@ def _filter(seen: Sequence[Seen], drift: float, weights: Floats) -> tuple[Series
         squares = (own.shares - mean) ** 2
         size = float((squares / (ahead + own.variance)).sum())
         chance = float(gammaincc(mean.size / 2, size / 2))
-        if chance < BREAK:
+        if chance < STEPS.rare:
             ahead = (ahead + own.variance) * (size / mean.size) - own.variance
-            likelihood += math.log(BREAK)
+            likelihood += math.log(STEPS.rare)
         both = ahead + own.variance
         likelihood -= float((np.log(both) + squares / both).sum()) / 2
         before.append((mean, ahead))
@@ -177,7 +189,7 @@ def breaks(waves: tuple[Tables, ...]) -> dict[Key, Series]:
     return {
         key: series
         for key, series in found
-        if series.seen[-1].wave == len(waves) - 1 and series.chances[-1] < BREAK
+        if series.seen[-1].wave == len(waves) - 1 and series.chances[-1] < STEPS.rare
     }
 
 

@@ -48,7 +48,6 @@ from synthdp.errors import BudgetError
 Cost = tuple[float, float, float, float]
 """Epsilon, delta, mu and lost mass of some runs together; mu of several is their root of squares.
 """
-NOTHING: Cost = (0.0, 0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -64,8 +63,11 @@ class Wave:
 
 def together(costs: Iterable[Cost]) -> Cost:
     """What runs cost that look at the same people."""
-    epsilon, delta, mu, lost = zip(NOTHING, *costs, strict=True)
+    epsilon, delta, mu, lost = zip((0.0,) * 4, *costs, strict=True)
     return math.fsum(epsilon), math.fsum(delta), math.hypot(*mu), math.fsum(lost)
+
+
+NOTHING = together(())
 
 
 def of_series(always: Cost, waves: Mapping[str, Cost], most: int | None) -> Cost:

@@ -24,7 +24,7 @@ from synthdp.bundle.noisy_values import ESTIMANDS
 from synthdp.bundle.waves import WAVES, tables_of
 from synthdp.errors import SynthdpError, VerifyError, printable
 from synthdp.files import SUMS, check_sums, read_text
-from synthdp.graph.waves import BREAK, series_of
+from synthdp.graph.waves import STEPS, series_of
 from synthdp.ledger.entries import Entry, balance_of_entries, decision_of, missing
 from synthdp.progress import Advance
 from synthdp.report import index
@@ -135,7 +135,7 @@ def _series(last: Bundle) -> ReportTable | None:
         for i, label in enumerate(last.domain[columns[0]].labels[:12]):
             cells = dict.fromkeys(names, "-")
             for seen, mean, chance in zip(told.seen, smooth, steps, strict=True):
-                broke = "; a break" if chance < BREAK else ""
+                broke = "; a break" if chance < STEPS.rare else ""
                 cells[names[seen.wave]] = f"{mean[i]:.3f} ({seen.shares[i]:.3f}){broke}"
             rows.append((f"{columns[0]}: {label}", *cells.values()))
     caption = f"Shares by wave of {last.spec.dataset.id}: of all waves' noisy tables, smoothed"

@@ -7,7 +7,7 @@ import pytest
 
 from synthdp.graph import waves
 from synthdp.graph.margins import Floats, pooled
-from synthdp.graph.waves import BREAK, Tables, breaks, series_of, with_earlier
+from synthdp.graph.waves import STEPS, StepSettings, Tables, breaks, series_of, with_earlier
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 ROWS = 1e5
@@ -78,8 +78,7 @@ def test_a_break_takes_the_weight_from_what_was_before_it_and_is_told() -> None:
 
 
 def test_a_break_that_is_not_seen_would_do_harm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waves, "BREAK", 0.0)
-    monkeypatch.setattr(waves, "DRIFTS", (0.0, 1e-6))
+    monkeypatch.setattr(waves, "STEPS", StepSettings(rare=0.0, drifts=(0.0, 1e-6)))
     rng = np.random.default_rng(1)
     _, tables = drifting(rng, 6, 0.0)
     other = (table(np.roll(np.linspace(0, 2, CELLS) / CELLS, 3), rng),)
@@ -92,7 +91,7 @@ def test_without_a_break_few_steps_are_taken_for_one() -> None:
     for _ in range(60):
         _, tables = drifting(rng, 8, 0.1)
         steps += [c for series in series_of(tuple(tables)).values() for c in series.chances]
-    assert np.mean(np.array(steps) < BREAK) < 0.01 and 0.3 < np.mean(steps) < 0.7
+    assert np.mean(np.array(steps) < STEPS.rare) < 0.01 and 0.3 < np.mean(steps) < 0.7
 
 
 def test_the_smoother_knows_more_of_the_first_wave_than_the_first_wave() -> None:
