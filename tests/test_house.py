@@ -13,13 +13,13 @@ pytestmark = pytest.mark.check
 
 
 MOST = {
-    "lines of the product": 87_794,
-    "files": 303,
-    "decisions per 100 lines of code": 27.0,
+    "lines of the product": 90_520,
+    "files": 312,
+    "decisions per 100 lines of code": 27.3,
     "imports, % of lines": 7.1,
-    "functions per 1,000 lines": 56.4,
+    "functions per 1,000 lines": 56.3,
     "tuning numbers of modules": 150,
-    "modules that tests import by name": 174,
+    "modules that tests import by name": 191,
     "loose modules": 5,
     "rooms": 18,
     "arrows between rooms": 112,

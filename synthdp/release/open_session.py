@@ -54,9 +54,8 @@ def open_session(
     with stage("read"):
         private = _sealed(job, streams, texts=texts) if seal is None else seal(streams)
     digest = job.plan.digest
-    reserved = next(
-        (e.body for e in job.ledger.run_entries(job.folder.run) if e.kind == "reserve"), None
-    )
+    entries = job.ledger.run_entries(job.folder.run)
+    reserved = next((e.body for e in entries if e.kind == "reserve"), None)
     if reserved is None:
         load_sampler()
         _check_unpaid(job)
