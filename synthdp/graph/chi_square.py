@@ -251,7 +251,7 @@ def answers(m: Mixture, *, level: float, margin: float) -> list[Answer]:
     """The answer of each test at its `level`.
 
     An upper bound of the effect below `margin` counts as evidence for independence. Variances are
-    bounds: a statistic that is improbably low (p > .95) says that they were taken too large, and
+    bounds: a statistic that is improbably low (p > .999) says that they were taken too large, and
     bounds an effect as one at its mean does.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -266,7 +266,7 @@ def answers(m: Mixture, *, level: float, margin: float) -> list[Answer]:
         p[far] = upper_tail(m.statistic[far], m.weights[far])
         critical = (chdtri(nu, level) - nu) * scale
         effect = np.minimum(np.sqrt(np.maximum(excess, 0.0) / m.gain), m.largest)
-        seen = np.where(p > 0.95, np.maximum(excess, 0.0), excess)
+        seen = np.where(p > 0.999, np.maximum(excess, 0.0), excess)
         upper = np.sqrt(shift(seen, second, scale, -ndtri(level)) / m.gain)
         detectable = np.sqrt(shift(critical, second, scale, ndtri(POWER)) / m.gain)
     silent = ~(m.gain > 0)

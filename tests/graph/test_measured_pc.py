@@ -1,6 +1,7 @@
 """Measured PC on benchmark networks with simulated noise, and what it asks to be measured."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -12,6 +13,7 @@ from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph, arc_f1
 from synthdp.graph.chi_square import Answer
+from synthdp.graph.discovery import measured_pc as algorithms
 from synthdp.graph.discovery.measured_pc import (
     JOINT_SHARES,
     ROUND_SHARES,
@@ -203,10 +205,12 @@ def test_what_a_class_of_many_levels_may_explain_is_no_link(
     assert any(of[p] == "undecided" for p in of if "cause" not in p)
 
 
-def test_v_structures_give_a_column_no_more_parents_than_it_may_have(
-    measurer: Callable[..., object],
+def test_v_structures_give_a_column_of_many_levels_no_more_parents_than_it_may_have(
+    measurer: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The third cause of a sum stays linked, where its v-structure would be one too many."""
+    settings = replace(algorithms.SETTINGS, most_levels=4)
+    monkeypatch.setattr(algorithms, "SETTINGS", settings)
     rng = np.random.default_rng(9)
     causes = rng.integers(0, 2, (100_000, 3))
     effect = causes.sum(1) + (rng.random(100_000) < 0.2)

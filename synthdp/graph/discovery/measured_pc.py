@@ -372,7 +372,8 @@ class _Search:
         into: dict[str, set[str]] = {name: set() for name in self.domain.names}
         kept = []
         for a, b, c in surest_colliders(triples, tests, larger):
-            if len(into[b] | {a, c}) <= self.plan.max_parents:
+            few = self.domain[b].levels <= SETTINGS.most_levels
+            if few or len(into[b] | {a, c}) <= self.plan.max_parents:
                 into[b] |= {a, c}
                 kept.append((a, b, c))
         return kept
