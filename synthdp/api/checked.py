@@ -27,7 +27,7 @@ class Checked:
         remarks: what names of columns tell, and their declarations leave open.
 
     >>> import synthdp
-    >>> print(synthdp.Spec.check("synthdp: 1\\nseed: [", path="a.yaml"))
+    >>> print(synthdp.Spec.check("synthdp: 1\\nseed: [1", path="a.yaml"))
     a.yaml:2:7: mistake: spec: a list [...] that is not closed, or a comma is missing
         hint: close it with ], and put commas between the items
     """

@@ -43,7 +43,6 @@ from synthdp.inference.figures import (
 )
 from synthdp.inference.least_squares import Functionals, LeastSquares, measured
 from synthdp.inference.words import whom
-from synthdp.model.visits.planning import person_sums
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.sums import NUMBER, Bounded, NoisyProducts, ProductSums
 from synthdp.spec.expressions.query import Query
@@ -203,6 +202,8 @@ def visits_mean(
     if own is None or query.statistic != "mean" or query.by or query.where or query.weight:
         return None
     s, c = frame.now(own.name), frame.many(own.name if own.missing else "number")
+    from synthdp.model.visits.planning import person_sums  # pandas: single tables do without
+
     products = person_sums(frame).products
     sums = dict(zip(products, moments.sums.tolist(), strict=True))
 

@@ -187,7 +187,7 @@ def test_no_scheduler_is_a_clear_error_without_the_password(address: str, told: 
 
 
 def test_a_task_does_not_show_what_it_holds() -> None:
-    assert repr(Sealed(Serial().__call__)) == "_Sealed()"  # type: ignore[arg-type]
+    assert repr(Sealed(Serial().__call__)) == "Sealed()"  # type: ignore[arg-type]
 
 
 def test_a_missing_dask_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

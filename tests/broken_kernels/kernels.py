@@ -406,7 +406,7 @@ KERNELS = {
         "synthdp/data/visits.py",
         (
             (
-                "order = np.lexsort((*codes.T[::-1], when, owner))",
+                "order = np.lexsort((*more, *codes.T[::-1], when, owner))",
                 "order = np.lexsort((when, owner))",
             ),
         ),
@@ -433,8 +433,8 @@ KERNELS = {
         "synthdp/privacy/linked_rows.py",
         (
             (
-                "order = np.lexsort((*fields, *self.codes.T[::-1], self.units))",
-                'order = np.argsort(self.units, kind="stable")',
+                "np.lexsort((*self.numbers.T[::-1], *fields, *self.codes.T[::-1], self.units))",
+                'np.argsort(self.units, kind="stable")',
             ),
         ),
         caught=(

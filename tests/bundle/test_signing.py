@@ -579,12 +579,14 @@ class TestProgram:
             ledger=release.ledger,
             audit=None,
             signer=signer,
+            waves=(),
         )
         fitted: Any = Names(
             synthesizer=content.model,
             tables=content.tables,
             graph=Names(released=None, graph=content.graph, report=None),
             heaps=None,
+            prior=None,
         )
         assert verify_bundle(
             publish(job, fitted, content.synthetic, force=False), key=keys[1]

@@ -78,7 +78,7 @@ def drawn(spec: ReleaseSpec, sums: dict[str, Sums]) -> Codes:
         return Released(value, frozenset({Receipt("run", "0")}), key=_KERNEL_KEY)
 
     model = untrained(domain, Architecture(domain.sizes, ((),) * 3, ((0, 1, 2),) * 2, 4))
-    graph = cast(GraphResult, SimpleNamespace(tables=None))
+    graph = cast(GraphResult, SimpleNamespace(tables=None, earlier=()))
     paid = {name: released(value) for name, value in sums.items()}
     fitted = Fitted(released(tables), graph, released(model), paid)
     rng = np.random.default_rng(1)

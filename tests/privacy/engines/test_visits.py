@@ -583,7 +583,7 @@ def test_what_the_spec_refuses_is_refused_as_in_memory(tmp_path: Path) -> None:
 def cut_by_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first visits are those that stand first in the file."""
 
-    def first(most: int, owner: Any, when: Any, codes: Any) -> Any:
+    def first(most: int, owner: Any, when: Any, codes: Any, numbers: Any = None) -> Any:
         kept = np.flatnonzero(pd.Series(owner).groupby(owner).cumcount().to_numpy() < most)
         kept = kept[np.argsort(owner[kept], kind="stable")]
         return kept, kept
@@ -597,7 +597,7 @@ def ties_by_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         linked_rows,
         "first_visits",
-        lambda most, owner, when, codes: true(most, owner, when, codes[:, :0]),
+        lambda most, owner, when, codes, numbers=None: true(most, owner, when, codes[:, :0]),
     )
 
 
@@ -654,7 +654,8 @@ def persons_of_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
     def first(self: Any) -> Any:
         _, one = np.unique(self.units, return_index=True)
         births, deaths = (d if d is None else d[one] for d in (self.births, self.deaths))
-        return linked_rows.PersonRows(self.units[one], self.codes[one], births, deaths)
+        rows = self.units[one], self.codes[one], births, deaths, self.numbers[one]
+        return linked_rows.PersonRows(*rows)
 
     monkeypatch.setattr(linked_rows.PersonRows, "one_each", first)
 
