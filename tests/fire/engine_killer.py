@@ -40,7 +40,7 @@ SECTIONS: dict[str, Any] = {
         "epsilon": 2.0,
         "delta": 1e-5,
         "shares": {"measure": 0.3, "estimands": 0.3, "train": 0.4},
-        "cap": {"epsilon": 2.5, "delta": 1e-4},
+        "cap": {"epsilon": 25, "delta": 1e-4},
     },
     "graph": {"mode": "given", "edges": ["sex -> smoker"]},
     "estimands": [

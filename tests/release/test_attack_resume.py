@@ -329,7 +329,7 @@ def process(tiny: Any) -> Iterator[subprocess.Popen[str]]:
 def test_a_process_that_is_stopped_in_the_attack_is_resumed(
     tiny: Any, process: subprocess.Popen[str], how: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deadline = time.monotonic() + 200
+    deadline = time.monotonic() + 600
     while finished(tiny.out / ".run") < 10:
         assert process.poll() is None, process.stderr.read() if process.stderr else ""
         assert time.monotonic() < deadline

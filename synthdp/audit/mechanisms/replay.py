@@ -189,6 +189,7 @@ def _overheard(said: list[str]) -> Iterator[None]:
         error = redirect_stderr(_Ear(said, sys.stderr))
         with warnings.catch_warnings(record=True) as warned, out, error:
             warnings.simplefilter("always")
+            warnings.simplefilter("ignore", ResourceWarning)  # of others' files, when collected
             yield
     finally:
         logging.getLogger().removeHandler(listener)
