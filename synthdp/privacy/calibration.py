@@ -124,10 +124,11 @@ def secret_holdout(held_out: float, adjacency: Adjacency, source: str) -> float:
 
     It counts on one coin of each unit for all looks [derived here: with another coin for later ones
     more units would be in some look, and their laws are no mixture of two]. A resumed run repeats
-    the coins of places in the table, and nothing says that a database gives the rows of a query in
-    one order twice.
+    the coins of places in the table, and nothing says that a database gives the rows of a query, or
+    who has a DataFrame its rows, in one order twice.
     """
-    return held_out if adjacency == "add_remove" and source != "sql" else 0.0
+    known = adjacency != "add_remove" or source in ("sql", "dataframe")
+    return 0.0 if known else held_out
 
 
 def sample_rate(spec: ReleaseSpec) -> float:
