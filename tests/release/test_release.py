@@ -432,10 +432,10 @@ def test_rounds_that_a_search_does_not_need_are_planned_and_not_spent(
     assert facts["groups"][0]["joint_epsilon"] == pytest.approx(facts["epsilon"])
     profile = json.loads((tiny.bundle / "privacy" / "profile.json").read_text())["points"]
     planned = [event_from_json(p["event"]) for p in facts["planned"]]
-    planned = with_holdout(planned, load_spec(tiny.spec).evaluation.held_out, "add_remove")
+    secret = with_holdout(planned, load_spec(tiny.spec).evaluation.held_out, "add_remove")
     assert (
         profile[0]["delta"]
-        == accounting.delta_profile(planned, epsilons=(0.0,), adjacency="add_remove")[0][1]
+        == accounting.delta_profile(secret, epsilons=(0.0,), adjacency="add_remove")[0][1]
     )
     text = (tiny.bundle / "privacy" / "certificate.md").read_text()
     assert "Planned and unused: graph: " in text and verify_bundle(tiny.bundle).ok
