@@ -30,7 +30,7 @@ from synthdp.model.synthesizer import untrained
 from synthdp.privacy import accounting
 from synthdp.privacy.calibration import secret_holdout
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
-from synthdp.privacy.events.kinds import event_from_json, event_to_json, with_holdout
+from synthdp.privacy.events.kinds import event_from_json, event_to_json, kind_of, with_holdout
 from synthdp.privacy.mechanisms.marginals import NoisyTable, Sampler, sampler_for
 from synthdp.privacy.plan import Spend, bound_of, spends_digest
 from synthdp.privacy.private import _KERNEL_KEY, Receipt, Released
@@ -115,17 +115,18 @@ def train_event(rows: int) -> dict[str, Any]:
     )
 
 
-def group_epsilon(spec: ReleaseSpec, rows: int) -> float:
-    """As the plan computes it: a group is a unit with more rows."""
+def group_epsilon(spec: ReleaseSpec, size: int) -> float:
+    """As the plan computes it: a group is a unit with more rows, each of whose own units has a coin
+    of its own.
+    """
     unit = spec.dataset.privacy_unit
-    sampler = sampler_for(unit.max_rows if unit.kind == "id" else 1)
-    events = [event_from_json(e) for e in (measure_event(rows, sampler), train_event(rows))]
-    # Of a group this is a bound, as if nobody were held out.
+    rows = unit.max_rows if unit.kind == "id" else 1
+    looks = (measure_event(rows, sampler_for(rows)), train_event(rows))
     kind = spec.dataset.source.kind
     held_out = secret_holdout(spec.evaluation.held_out, "add_remove", kind)
-    held_out = held_out if rows == unit.max_rows else 0.0
-    events = with_holdout(events, held_out, "add_remove")
-    return accounting.epsilon(events, delta=spec.privacy.delta, adjacency="add_remove")
+    events = with_holdout([event_from_json(e) for e in looks], held_out, "add_remove")
+    group = [kind_of(event).widened(size) for event in events]
+    return accounting.epsilon(group, delta=spec.privacy.delta, adjacency="add_remove")
 
 
 def _counted(
@@ -182,7 +183,7 @@ def make_release(
     train = ledger.charge("clinic", run, **planned[1].model_dump())
     ledger.settle("clinic", run)
     paid = [Receipt(run, e.hash) for e in (measure, train)]
-    groups = {k: group_epsilon(spec, k * rows) for k in (GROUPS if rows == 1 else (1, 2))}
+    groups = {k: group_epsilon(spec, k) for k in (GROUPS if rows == 1 else (1, 2))}
     graph = CausalGraph.from_spec(spec.graph, domain.names)
     parents = tuple(tuple(domain.index(p) for p in graph.parents(n)) for n in domain.names)
     model = untrained(

@@ -256,7 +256,8 @@ class TestPictures:
                 "do(R1)",
                 "do(R1, R2)",
                 "3 epsilon",
-                "at most 1.2214, at delta 1e-05",
+                "at most 1.0492, at delta 1e-05",
+                "at most 2.3763, at delta 1e-05",
             )
         )
         assert (

@@ -331,7 +331,7 @@ def test_mlcroissant_refuses_a_file_that_is_another(made: Path, tmp_path: Path) 
 def test_the_data_card_tells_what_a_reader_needs(made: Path) -> None:
     card = (made / DATACARD).read_text()
     for words in (
-        "epsilon 1.2",
+        "epsilon 1.0492 at delta 1e-05, for one visit",
         "| licence | CC-BY-4.0 |",
         "| contact | Data desk &lt;desk@statistics.example> |",
         "The Clinic (nonprofit)",
@@ -343,7 +343,7 @@ def test_the_data_card_tells_what_a_reader_needs(made: Path) -> None:
         assert words in card
     assert "| weight | number | 30 to 200 | no | kg |  |" in card
     assert "no (false), yes (true)" in card
-    assert "[synthetic data, differentially private, epsilon 1.2" in card
+    assert "[synthetic data, differentially private, epsilon 1.0492 at delta 1e-05" in card
     assert "Made from: The Clinic (2025)" in card
     columns = card.split("## Columns")[1]
     # A row for each column, and two heads.

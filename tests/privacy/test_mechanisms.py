@@ -29,7 +29,7 @@ from synthdp.privacy.calibration import (
 )
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.events.kernel import DiscreteGaussianDpEvent, RoundedGaussianDpEvent
-from synthdp.privacy.events.kinds import event_to_json
+from synthdp.privacy.events.kinds import event_to_json, of_side, with_holdout
 from synthdp.privacy.mechanisms.marginals import (
     AdaptiveMarginals,
     NoisyMarginals,
@@ -165,17 +165,37 @@ def test_tables_are_charged_for_all_rows_of_a_unit(
         AdaptiveMarginals(domain, 30.0).choose(tables),
     ]
     for mechanism in mechanisms:
-        costs = [
-            accounting.epsilon([mechanism.event(rows)], delta=1e-6, adjacency=adjacency)
-            for rows in (1, 3)
-        ]
-        less = [
-            RoundedGaussianDpEvent(10.0 * scale)
-            for scale in {"NoisyMarginals": (1.0, 1.5)}.get(type(mechanism).__name__, (1.0,))
-        ]
-        less *= mechanism.questions if isinstance(mechanism, ScoreBudget) else 1
-        exact = accounting.epsilon(less, delta=1e-6, adjacency=adjacency)
-        assert costs[0] < 0.5 * costs[1] and exact * (1 - 1e-3) <= costs[1] <= 1.12 * exact
+        event = mechanism.event
+        # A unit moves the scores of one side: those of fitted units (both means), or of held-out.
+        questions = {False: 1}
+        if isinstance(mechanism, ScoreBudget):
+            questions = {False: mechanism.questions - 1, True: 1}
+        for held_out, count in questions.items():
+            costs = [
+                accounting.epsilon(
+                    [of_side(event(rows), held_out=held_out)], delta=1e-6, adjacency=adjacency
+                )
+                for rows in (1, 3)
+            ]
+            less = [
+                RoundedGaussianDpEvent(10.0 * scale)
+                for scale in {"NoisyMarginals": (1.0, 1.5)}.get(type(mechanism).__name__, (1.0,))
+            ]
+            exact = accounting.epsilon(less * count, delta=1e-6, adjacency=adjacency)
+            assert costs[0] < 0.5 * costs[1] and exact * (1 - 1e-3) <= costs[1] <= 1.12 * exact
+        if not isinstance(mechanism, ScoreBudget):
+            assert of_side(event(3), held_out=False) == event(3)
+            continue
+        # Whoever knows the side is told of both: not less than all of them cost, hardly more.
+        told = accounting.epsilon([event(3)], delta=1e-6, adjacency=adjacency)
+        once = mechanism.noise.event(3)
+        alike = SelfComposedDpEvent(once, mechanism.questions)
+        together = accounting.epsilon([alike], delta=1e-6, adjacency=adjacency)
+        exact = accounting.epsilon(
+            [RoundedGaussianDpEvent(10.0)] * mechanism.questions, delta=1e-6, adjacency=adjacency
+        )
+        assert exact * (1 - 1e-3) <= together <= 1.12 * exact
+        assert together * (1 - 1e-3) <= told <= 1.05 * together
 
 
 @pytest.mark.check
@@ -354,10 +374,13 @@ def example() -> tuple[ReleaseSpec, ReleasePlan]:
 
 def test_order_of_spends_is_irrelevant(example: tuple[ReleaseSpec, ReleasePlan]) -> None:
     _, plan = example
+    assert plan.holdout == 0.2 and plan.epsilon_told is not None
     for order in itertools.permutations(plan.events):
-        assert accounting.epsilon(
-            order, delta=plan.delta, adjacency=plan.adjacency
-        ) == pytest.approx(plan.epsilon_spent, rel=1e-6)
+        secret = with_holdout(order, plan.holdout, plan.adjacency)
+        for events, epsilon in ((secret, plan.epsilon_spent), (order, plan.epsilon_told)):
+            assert accounting.epsilon(
+                events, delta=plan.delta, adjacency=plan.adjacency
+            ) == pytest.approx(epsilon, rel=1e-6)
 
 
 @pytest.mark.check

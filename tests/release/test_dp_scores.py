@@ -112,7 +112,9 @@ def test_scores_are_charged_before_rows_are_looked_at_and_once(made: Made) -> No
     facts = made.certificate
     assert [p["purpose"] for p in facts["purposes"]] == ["measure", "train", "scores"]
     assert facts["planned"][-1]["event"] == charged[-1].body["event"]
-    assert charged[-1].body["event"]["count"] == 3
+    misplaced, answers = charged[-1].body["event"]["of"]
+    assert (misplaced["count"], answers["event"], answers["of"]["count"]) == (2, "held_out", 1)
+    assert misplaced["of"] == answers["of"]["of"]
     assert made.outcome is not None
     assert facts["epsilon"] == pytest.approx(made.outcome.job.plan.epsilon_spent)
     assert 0.98 < facts["epsilon"] <= 1 and 0 < facts["purposes"][-1]["epsilon"] < 0.9

@@ -74,7 +74,9 @@ def amended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def go_on(ledger: Ledger, digest: str, **sections: Any) -> None:
         monkeypatch.setattr(amend, "plan_for", lambda *_: SimpleNamespace(digest=digest, spends=()))
-        folder: Any = SimpleNamespace(spec_text=yaml.safe_dump(SPEC), spec_path="s.yaml", run="r")
+        folder: Any = SimpleNamespace(
+            spec_text=yaml.safe_dump(SPEC), spec_path=Path("s.yaml"), run="r"
+        )
         new = tmp_path / "new.yaml"
         new.write_text(yaml.safe_dump({**SPEC, **sections}))
         amend.amended(folder, ledger, new, out=tmp_path)  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from synthdp.bundle.write import WRITING
 from synthdp.errors import BudgetError, DataError, OutputError, VerifyError
 from synthdp.privacy import accounting, plan
 from synthdp.privacy.dpsgd.training import Training
-from synthdp.privacy.events.kinds import event_from_json, event_to_json
+from synthdp.privacy.events.kinds import event_from_json, event_to_json, with_holdout
 from synthdp.privacy.mechanisms.marginals import ChosenMarginals, NoisyMarginals
 from synthdp.release.gates import Figure, check_gates
 from synthdp.release.run import release
@@ -75,8 +75,15 @@ def test_each_graph_mode_gives_a_valid_bundle_whose_ledger_is_the_calls_one_to_o
     assert all(charged for *_, charged in calls)
     reserved = next(e.body for e in entries if e.kind == "reserve")
     events = [event_from_json(c["event"]) for c in charges]
-    composed = accounting.epsilon(events, delta=1e-5, adjacency="add_remove")
-    assert 0.9 < composed <= reserved["epsilon"] == 1.0
+    rate = load_spec(tiny.spec).evaluation.held_out
+    secret, told = (
+        accounting.epsilon(own, delta=1e-5, adjacency="add_remove")
+        for own in (with_holdout(events, rate, "add_remove"), events)
+    )
+    facts = certificate(tiny.bundle)
+    assert 0.9 < secret <= reserved["epsilon"] == 1.0 and facts["held_out"] == rate > 0
+    assert secret <= facts["epsilon"] * (1 + 1e-9) and facts["epsilon"] <= 1
+    assert secret < told <= facts["epsilon_told"] * (1 + 1e-9)
     edges = json.loads((tiny.bundle / "graph.json").read_text())["edges"]
     if mode in ("none", "given"):
         given = {("sex", "smoker"), ("sex", "weight"), ("smoker", "visits"), ("grade", "visits")}
@@ -425,9 +432,10 @@ def test_rounds_that_a_search_does_not_need_are_planned_and_not_spent(
     assert facts["groups"][0]["joint_epsilon"] == pytest.approx(facts["epsilon"])
     profile = json.loads((tiny.bundle / "privacy" / "profile.json").read_text())["points"]
     planned = [event_from_json(p["event"]) for p in facts["planned"]]
+    secret = with_holdout(planned, load_spec(tiny.spec).evaluation.held_out, "add_remove")
     assert (
         profile[0]["delta"]
-        == accounting.delta_profile(planned, epsilons=(0.0,), adjacency="add_remove")[0][1]
+        == accounting.delta_profile(secret, epsilons=(0.0,), adjacency="add_remove")[0][1]
     )
     text = (tiny.bundle / "privacy" / "certificate.md").read_text()
     assert "Planned and unused: graph: " in text and verify_bundle(tiny.bundle).ok
@@ -443,13 +451,13 @@ def assert_nothing_spent(tiny: Tiny) -> None:
 
 def test_an_exhausted_cap_says_what_is_needed_and_left(released: Tiny, synthdp: Any) -> None:
     released.release(force=True)
-    wanted = r"epsilon: needs 1, which makes 1\.6\d+ of all runs of dataset tiny together; cap 1\.3"
-    released.ledger.set_cap("tiny", epsilon=1.3, delta=1e-4)
-    released.write(privacy={"cap": {"epsilon": 1.3}})
+    wanted = r"epsilon: needs 1, which makes 1\.6\d+ of all runs of dataset tiny together; cap 1\.4"
+    released.ledger.set_cap("tiny", epsilon=1.4, delta=1e-4)
+    released.write(privacy={"cap": {"epsilon": 1.4}})
     before = released.kinds()
     done = synthdp("release", released.spec, "--out", released.out, "--force")
     assert done.code == 3
-    assert re.search(wanted + r", spent 1\.2\d+, by a Gaussian filter", done.err), done.err
+    assert re.search(wanted + r", spent 1\.30\d+, by a Gaussian filter", done.err), done.err
     assert released.kinds() == before and not (released.out / ".run").exists()
     assert verify_bundle(released.bundle).ok  # the last bundle is still there
 
