@@ -43,7 +43,7 @@ def answer(
     Without a question, print what the release measured and paid for.
     """
     from synthdp.files import check_sums, read_text
-    from synthdp.spec.expressions.query import parse_query
+    from synthdp.spec.expressions.query import CHANGE, parse_query
     from synthdp.spec.load.loader import linked_in, load_spec
 
     if form is not None and (as_json or query is None):
@@ -59,7 +59,8 @@ def answer(
     if query is not None:  # a mistake is told before anything slow is imported
         check_sums(bundle, ("spec.yaml",))
         if linked_in(read_text(bundle / "spec.yaml"), path="spec.yaml") is None:
-            parse_query(query, load_spec(bundle / "spec.yaml").columns)
+            asked = CHANGE.fullmatch(query)
+            parse_query(asked[1] if asked else query, load_spec(bundle / "spec.yaml").columns)
     with working():
         from synthdp.inference.answer import questions_of
 

@@ -28,7 +28,7 @@ from synthdp.errors import OutputError, SynthdpError, VerifyError
 from synthdp.files import check_sums, read_text
 from synthdp.inference import correlation, weighted
 from synthdp.inference import figures as of_cells
-from synthdp.inference.change import CHANGE, change_of
+from synthdp.inference.change import change_of
 from synthdp.inference.estimands import (
     ESTIMAND_KINDS,
     EstimandResult,
@@ -53,7 +53,7 @@ from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.sums import NoisyProducts
 from synthdp.privacy.plan import MOMENTS
 from synthdp.spec.expressions.parsed import Expression, quoted
-from synthdp.spec.expressions.query import Query, parse_query
+from synthdp.spec.expressions.query import CHANGE, Query, parse_query
 from synthdp.spec.load.loader import linked_in, load_spec
 from synthdp.spec.model import ReleaseSpec
 from synthdp.spec.model.evaluation import Clip, number_bounds

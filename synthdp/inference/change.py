@@ -16,7 +16,6 @@ drifts is estimated, and an interval must not rest on that.
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -26,7 +25,6 @@ from synthdp.inference.figures import Figure
 if TYPE_CHECKING:
     from synthdp.inference.answer import Answer
 
-CHANGE = re.compile(r"\s*change\s+in\s+(.+)\s+since\s+(\S+)\s*", re.DOTALL)
 INDEPENDENT = (
     "both waves' own noisy tables answer, and their errors are taken to be independent; people who"
     " are in both make the interval wider than need be"

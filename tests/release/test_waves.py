@@ -129,7 +129,9 @@ def test_the_index_has_the_waves_side_by_side(series: Path) -> None:
     assert "Shares by wave of clinic" in render_index(content)
 
 
-def test_changes_are_answered_since_waves_that_the_bundle_knows(series: Path) -> None:
+def test_changes_are_answered_since_waves_that_the_bundle_knows(series: Path, synthdp: Any) -> None:
+    printed = synthdp("answer", series / "2027" / "bundle", "change in share(smoker) since 2026")
+    assert printed.code == 0 and "change since wave 2026" in printed.out
     asked = Questions(series / "2027" / "bundle")
     found = asked.answer("change in share(smoker and sex == 'male') since 2025")
     assert found.interval is not None and float(found.interval[1]) < -0.3

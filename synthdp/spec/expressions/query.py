@@ -41,6 +41,8 @@ FORM = (
     "COLUMN, P) or correlation(COLUMN, COLUMN), then perhaps `where CONDITION`, `weighted"
     " by COLUMN` (of a share or a mean), `by COLUMN, COLUMN`"
 )
+CHANGE = re.compile(r"\s*change\s+in\s+(.+)\s+since\s+(\S+)\s*", re.DOTALL)
+"""A question, and the wave since which its change is asked for."""
 _QUOTED = re.compile(rf"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|{IN_BACKTICKS}")
 _HEAD = re.compile(r"\s*(\w+)\s*\(")
 _NAME = re.compile(rf"\s*(?:{IN_BACKTICKS}|([^\W\d]\w*))\s*\Z")
