@@ -13,7 +13,7 @@ pytestmark = pytest.mark.check
 
 
 MOST = {
-    "lines of the product": 90_524,
+    "lines of the product": 90_525,
     "files": 312,
     "decisions per 100 lines of code": 27.3,
     "imports, % of lines": 7.1,
