@@ -1,15 +1,15 @@
 """Twelve waves of Adult that drift, one budget for all: the last one beside a release that has it
 all, and beside one without the waves before it.
 
-    python -m benchmarks.over_time_waves [--waves 12] [--rows 10000] [--break]
+    python -m benchmarks.over_time_waves --folder FOLDER [--waves 12] [--rows 10000] [--runs 5]
 
 A wave has so many rows, drawn from Adult with replacement by weights that tilt towards age and long
-hours, more with each wave; with `--break` the label of the last wave is turned around in half of
-the rows. The same people may be in all waves, so that budgets add up: a ledger with a cap of
+hours, more with each wave; a second last wave, `broken`, has the label turned around in half of the
+rows. The same people may be in all waves, so that budgets add up: a ledger with a cap of
 (1, 1e-5) admits all of them. Each wave is a whole release in mode predict, verified, after the
 bundle of the one before. TV2 is the mean total variation of all pairs of columns between the
 released rows and the wave's own, on groups of levels of about equal mass. Writes
-results/over_time_waves.csv, a row for each release; those that it holds are not run again.
+results/over_time_waves.csv, a row for each release; what FOLDER holds is not run again.
 """
 
 from __future__ import annotations
@@ -46,16 +46,17 @@ TILT = {"age": 0.5, "hours-per-week": 0.4}
 """What a standard deviation adds to the logarithm of a row's weight in the last wave."""
 
 
-def wave_of(table: pd.DataFrame, number: int, waves: int, rows: int, *, broken: bool) -> Any:
-    """The rows of one wave, as texts."""
-    rng = np.random.default_rng(number)
+def wave_of(table: pd.DataFrame, at: tuple[int, int, int], rows: int, *, broken: bool) -> Any:
+    """The rows of one wave of a run, as texts; `at`: the run, the wave, of how many waves."""
+    run_, number, waves = at
+    rng = np.random.default_rng((run_, number))
     tilt = np.zeros(len(table))
     for name, size in TILT.items():
         values = table[name].astype(float)
         tilt += size * number / (waves - 1) * (values - values.mean()) / values.std()
     weights = np.exp(tilt)
     chosen = table.iloc[rng.choice(len(table), rows, p=weights / weights.sum())].copy()
-    if broken and number == waves - 1:
+    if broken:
         half, turned = rng.random(rows) < 0.5, {"<=50K": ">50K", ">50K": "<=50K"}
         chosen.loc[half, "income"] = chosen.loc[half, "income"].map(turned)
     return chosen
@@ -96,7 +97,8 @@ def spec_of(folder: Path, name: str, rows: int, epsilon: float, after: Path | No
         asked["privacy"] |= {"delta": CAP[1], "ledger": f"sqlite:///{folder}/single.db"}
     if name == "alone":
         asked["dataset"]["id"] = "alone"
-        asked["privacy"]["ledger"] = f"sqlite:///{folder}/alone.db"
+    if name in ("alone", "broken"):
+        asked["privacy"]["ledger"] = f"sqlite:///{folder}/{name}.db"
     path = folder / f"{name}.yaml"
     path.write_text(yaml.safe_dump(asked, sort_keys=False), encoding="utf-8")
     return path
@@ -121,34 +123,37 @@ def judged(spec: Path, bundle: Path, csv: Path) -> float:
     return found.tv2
 
 
-def run(folder: Path, waves: int, rows: int, *, broken: bool) -> None:
+def run(folder: Path, number_of_run: int, waves: int, rows: int) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
     table = pd.read_csv(ROOT / "specs" / "data" / "adult.csv", dtype=str, keep_default_na=False)
     names = [f"w{number}" for number in range(waves)]
-    key = {"waves": waves, "rows": rows, "broken": broken}
-    for name in ["single", "alone", *names]:
-        number = waves - 1 if name in ("single", "alone") else names.index(name)
-        csv, out = folder / f"{name}.csv", folder / name
+    key = {"waves": waves, "rows": rows, "run": number_of_run}
+    for name in ["single", "alone", *names, "broken"]:
+        number = names.index(name) if name in names else waves - 1
+        csv = folder / f"{name}.csv"
+        out = folder / "apart" / name if name == "broken" else folder / name
         epsilon = CAP[0] if name == "single" else share_of(waves)
-        after = folder / names[number - 1] / "bundle" if number and name in names else None
-        if not (out / "bundle").exists():
-            wave_of(table, number, waves, rows, broken=broken).to_csv(csv, index=False)
-            started = time.process_time()
-            path = spec_of(folder, name, rows, epsilon, after)
-            release(path, out=out, force=True)
-            verify_bundle(out / "bundle")
-            row = key | {
-                "release": name,
-                "epsilon": epsilon,
-                "tv2": judged(path, out / "bundle", csv),
-                "broken_tables": broken_tables(out / "bundle"),
-                "cpu_s": time.process_time() - started,
-            }
-            print(json.dumps(row), flush=True)
-            known = pd.read_csv(RESULTS) if RESULTS.exists() else pd.DataFrame()
-            kept = pd.concat([known, pd.DataFrame([row])]).drop_duplicates(
-                [*key, "release"], keep="last"
-            )
-            kept.to_csv(RESULTS, index=False)
+        last = number and name not in ("single", "alone")
+        after = folder / names[number - 1] / "bundle" if last else None
+        if (out / "bundle").exists():
+            continue
+        at = (number_of_run, number, waves)
+        wave_of(table, at, rows, broken=name == "broken").to_csv(csv, index=False)
+        started = time.process_time()
+        path = spec_of(folder, name, rows, epsilon, after)
+        release(path, out=out, force=True)
+        verify_bundle(out / "bundle")
+        row = key | {
+            "release": name,
+            "epsilon": epsilon,
+            "tv2": judged(path, out / "bundle", csv),
+            "broken_tables": broken_tables(out / "bundle"),
+            "cpu_s": time.process_time() - started,
+        }
+        print(json.dumps(row), flush=True)
+        known = pd.read_csv(RESULTS) if RESULTS.exists() else pd.DataFrame()
+        kept = pd.concat([known, pd.DataFrame([row])])
+        kept.drop_duplicates([*key, "release"], keep="last").to_csv(RESULTS, index=False)
 
 
 def broken_tables(bundle: Path) -> str:
@@ -167,10 +172,10 @@ def main() -> None:
     parser.add_argument("--waves", type=int, default=12)
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--folder", type=Path, required=True, help="where the releases lie")
-    parser.add_argument("--break", dest="broken", action="store_true")
+    parser.add_argument("--runs", type=int, default=5)
     asked = parser.parse_args()
-    asked.folder.mkdir(parents=True, exist_ok=True)
-    run(asked.folder.absolute(), asked.waves, asked.rows, broken=asked.broken)
+    for number in range(asked.runs):
+        run(asked.folder.absolute() / str(number), number, asked.waves, asked.rows)
 
 
 if __name__ == "__main__":
