@@ -205,6 +205,35 @@ def test_what_a_class_of_many_levels_may_explain_is_no_link(
     assert any(of[p] == "undecided" for p in of if "cause" not in p)
 
 
+def test_a_column_of_many_levels_explains_nothing_that_no_table_tests(
+    measurer: Callable[..., object],
+) -> None:
+    """Three signs of one cause: given two of them, its link to the third has too many cells."""
+    rng = np.random.default_rng(6)
+    cause = rng.integers(0, 2, 20_000)
+    told = rng.random((3, 20_000)) < 0.6
+    levels = {"cause": 2, "sign": 2, "fine": 40, "finer": 50}
+    codes = np.column_stack(
+        [cause]
+        + [
+            np.where(sure, cause * (n // 2), 0) + rng.integers(0, n // 2, 20_000)
+            for sure, n in zip(told, (2, 40, 50), strict=True)
+        ]
+    ).astype(np.uint16)
+    domain = Domain(
+        tuple(
+            ColumnDomain(name, "categorical", (*map(str, range(n)),), False)
+            for name, n in levels.items()
+        )
+    )
+    measure = measurer(codes, domain, shares=SHARES, epsilon=3.0, rng=rng)
+    plan = MeasurePlan(joint_cells=1, max_cells=1000)
+    found = measured_pc(measure, plan, domain, Knowledge(domain.names))  # type: ignore[arg-type]
+    assert {("cause", "sign"), ("cause", "fine"), ("cause", "finer")} == {
+        e.pair for e in found.edges if e.provenance == "learned"
+    }
+
+
 def test_v_structures_give_a_column_of_many_levels_no_more_parents_than_it_may_have(
     measurer: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ) -> None:

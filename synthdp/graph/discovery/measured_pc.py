@@ -380,10 +380,11 @@ class _Search:
 
     def hides(self, tests: Sequence[pc.Test]) -> bool:
         """Whether a column of many levels may explain a link: the test given it found nothing, and
-        was too blunt to separate the pair.
+        was too blunt to separate the pair. Where no table allows that test, none says so.
         """
         many = {c.name for c in self.domain.columns if c.levels > SETTINGS.most_levels}
-        return any(a.verdict != "dependent" and many & {*given} for given, a in tests)
+        made = [(given, a) for given, a in tests if math.isfinite(a.effect_upper)]
+        return any(a.verdict != "dependent" and many & {*given} for given, a in made)
 
     def _collider_queries(self, graph: Pdag, pair: Pair, middle: str) -> Iterator[Query]:
         if not self.joint:
