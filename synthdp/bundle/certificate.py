@@ -21,7 +21,7 @@ from synthdp.evaluate.dp_scores import DpScores
 from synthdp.ledger.entries import Entry
 from synthdp.privacy import accounting
 from synthdp.privacy.calibration import secret_holdout
-from synthdp.privacy.events.kinds import event_from_json, with_holdout
+from synthdp.privacy.events.kinds import SecretSampleDpEvent, event_from_json, with_holdout
 from synthdp.privacy.plan import INTERACTIONS, Spend, graph_purpose, spends_digest
 from synthdp.privacy.private import Receipt
 from synthdp.spec.load.wording import up
@@ -99,7 +99,8 @@ class Certificate(Model):
     cap's delta, where it is the rule. `epsilon`, the groups and the profile are of the whole plan.
     `epsilon_spent` is composed from the charges alone: it describes this outcome and is no bound
     for the run. All of them count on nobody knowing whom a coin of chance `held_out` held out (0
-    where they do not); `epsilon_told` is that of the whole plan to someone who knows, or None.
+    where they do not), or who is in a secret sample; `epsilon_told` is that of the whole plan to
+    someone who knows both, or None.
     """
 
     format: int
@@ -327,10 +328,9 @@ def _composed(spends: Iterable[Spend], spec: ReleaseSpec) -> float:
 
 
 def _bounds(planned: Sequence[Spend], spec: ReleaseSpec) -> dict[str, Any]:
-    """What the whole plan bounds, also to someone who knows who is held out."""
-    told = accounting.epsilon(
-        events_of(planned), delta=spec.privacy.delta, adjacency=spec.privacy.adjacency
-    )
+    """What the whole plan bounds, also to someone who knows whom coins left out."""
+    known = (e.event if isinstance(e, SecretSampleDpEvent) else e for e in events_of(planned))
+    told = accounting.epsilon(known, delta=spec.privacy.delta, adjacency=spec.privacy.adjacency)
     return {
         "epsilon": guaranteed_epsilon(planned, spec),
         "epsilon_told": _finite(told),

@@ -71,6 +71,11 @@ def _remembered(
     width = COARSE if _wants_wide_grid(listed) else FINE
     if not listed:
         return pld.identity(value_discretization_interval=width)
+    # Their bounds add up over events, too: as those of one (`kinds.All`).
+    bounded = [e for e in listed if any(leaf.zcdp(adjacency) is not None for leaf in leaves(e))]
+    if len(bounded) > 1:
+        others = (event for event in listed if event not in bounded)
+        listed = (*others, dp_accounting.ComposedDpEvent(tuple(bounded)))
     try:
         return composed([(cost_of(event, adjacency, width), 1) for event in listed])
     except BROKEN:

@@ -16,22 +16,24 @@ from typing import Any
 
 from synthdp.bundle.descriptions import published_sha256
 from synthdp.data.domain import Domain
-from synthdp.errors import BudgetError, OutputError, SynthdpError, VerifyError
+from synthdp.errors import BudgetError, DataError, OutputError, SynthdpError, VerifyError
 from synthdp.ledger import connect
 from synthdp.ledger.connect import open_ledger, steward_name
 from synthdp.ledger.ledger import Ledger, coins_of
 from synthdp.privacy.engines.opening import read_by
+from synthdp.privacy.engines.parts import stamps_of
 from synthdp.privacy.noise import Streams, load_sampler
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.private import Private
 from synthdp.privacy.session import Session
-from synthdp.privacy.source import read_private, read_texts
+from synthdp.privacy.source import guarded, read_private, read_texts
 from synthdp.privacy.table import Table
 from synthdp.progress import stage
 from synthdp.release import run_folder
 from synthdp.release.job import Job
 from synthdp.release.plan_view import forecast
 from synthdp.release.run_folder import FOLDER, RELEASE, STATE, RunFolder
+from synthdp.spec.addresses import shown_path
 from synthdp.spec.model import ReleaseSpec
 from synthdp.verify.at_hand import check_nearby
 
@@ -53,18 +55,18 @@ def open_session(
     streams = replace(Streams.fresh(), threads=threads, holdout=job.folder.holdout_coins(coins))
     with stage("read"):
         private = _sealed(job, streams, texts=texts) if seal is None else seal(streams)
+    _check_same(job, coins, "was written while it was read")
     digest = job.plan.digest
     entries = job.ledger.run_entries(job.folder.run)
     reserved = next((e.body for e in entries if e.kind == "reserve"), None)
     if reserved is None:
         load_sampler()
         _check_unpaid(job)
-        privacy = spec.privacy
         body = {
             "by": steward_name(),
             "spec_sha256": job.spec_sha256,
             "unit": spec.dataset.privacy_unit.meaning,
-            "adjacency": privacy.adjacency,
+            "adjacency": spec.privacy.adjacency,
             "read_by": read_by(spec.dataset.source, spec.compute),
         }
         body |= {"plan_sha256": digest, "columns_sha256": connect.columns_sha256(spec)}
@@ -79,8 +81,8 @@ def open_session(
         job.ledger.reserve(
             spec.dataset.id,
             job.folder.run,
-            epsilon=privacy.epsilon,
-            delta=privacy.delta,
+            epsilon=spec.privacy.epsilon,
+            delta=spec.privacy.delta,
             cap=connect.cap_of(spec),
             body=body,
             bound=job.plan.bound,
@@ -104,15 +106,41 @@ def open_session(
 
 
 def _coins(job: Job) -> str:
-    """The ledger's half of the key of who is held out, as at the run's first look.
+    """The ledger's half of the key of who is held out, as at the run's first look, and behind it
+    the mark of the files that it is for.
 
     Raises:
         BudgetError: the plan counts on another holdout than the spec's.
+        DataError: the run began with other files. Nothing was read.
     """
     if job.plan.holdout not in (0.0, job.spec.evaluation.held_out):
         raise BudgetError("the plan counts on another holdout than that of the spec")
     coins = coins_of(job.ledger.run_entries(job.folder.run))
-    return secrets.token_hex(16) if coins is None else coins
+    if coins is None:
+        return f"{secrets.token_hex(16)}:{_mark(job)}".removesuffix(":")
+    _check_same(job, coins, f"is not as it was when run {job.folder.run} began")
+    return coins
+
+
+def _mark(job: Job) -> str:
+    """What tells whether the files of the source are as they were, where epsilon counts on the
+    coins of places in them; empty elsewhere. Of linked tables it is for persons, who have coins.
+    """
+    if not job.plan.holdout:
+        return ""
+    source, folder = job.spec.dataset.source, job.folder.spec_path.parent
+    return job.folder.mark(guarded(source, lambda: stamps_of(source, folder)))
+
+
+def _check_same(job: Job, coins: str, otherwise: str) -> None:
+    if _mark(job) != coins.partition(":")[2]:
+        path = getattr(job.spec.dataset.source, "path", job.spec.dataset.source.kind)
+        raise DataError(
+            f"{shown_path(path)!r} {otherwise}: rows in other places have another coin for who is"
+            " held out, where epsilon counts on one",
+            hint="bring it back with the time of its last change, as `cp -p` keeps it, and give the"
+            " command again; or start a new release with --force, which pays anew",
+        )
 
 
 def _sealed(job: Job, streams: Streams, *, texts: bool) -> Private[Table]:

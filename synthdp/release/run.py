@@ -345,10 +345,10 @@ def publish(
 
 
 def prior_of(job: Job, fitted: Fitted) -> Released[dict[str, Any]] | None:
-    """The content of `prior.json`, if the spec has a prior."""
+    """The content of `prior.json`, if the spec has a prior: of all tables that the rows follow."""
     if (prior := fitted.prior) is None:
         return None
-    return fitted.tables.map(
+    return fitted.known.map(
         lambda tables: prior_json(LevelLaw.of_tables(tables, job.domain, prior))
     )
 

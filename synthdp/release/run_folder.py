@@ -12,6 +12,7 @@ that it finds nothing to write to once another run has taken OUT.
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import os
 import re
@@ -59,8 +60,12 @@ class RunFolder:
         none: this folder's, which goes when the run ends, and the `other`, the ledger's
         (`ledger.coins_of`). Noise never has a stored key.
         """
-        key = int(self.holdout_key, 16) ^ int(other or "0", 16)
+        key = int(self.holdout_key, 16) ^ int(other.partition(":")[0] or "0", 16)
         return np.random.Generator(np.random.Philox(key=key))
+
+    def mark(self, what: Any) -> str:
+        """A digest of `what` under this folder's half of the key: without it, it tells nothing."""
+        return hmac.digest(bytes.fromhex(self.holdout_key), repr(what).encode(), "sha256").hex()
 
     @property
     def asked_sha256(self) -> str:

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from synthdp.bundle.noisy_values import MARGINALS, PRIOR, read_heaps, read_prior, read_tables
+from synthdp.bundle.noisy_values import PRIOR, read_heaps, read_prior, read_tables
 from synthdp.bundle.table_files import CSV_NAME, check_header
+from synthdp.bundle.waves import earlier_waves, tables_of
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes, encode_column
 from synthdp.data.kinds import column_kind
@@ -26,6 +27,7 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.graph.level_groups import LevelLaw, groups_of
 from synthdp.graph.predict import prior_used
 from synthdp.graph.prior import paired
+from synthdp.graph.waves import with_earlier
 from synthdp.model.constraints import Constraints
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.events.kernel import ThresholdedGaussianDpEvent
@@ -224,8 +226,9 @@ def _prior_problems(reader: Reader) -> Iterator[str]:
         return
     if stated.sha256 is None:
         yield "spec.yaml: its prior has no digest"
-    domain, tables = Domain.from_spec(reader.spec.columns), read_tables(reader.folder)
-    counts = dict(prior.counts)
+    domain, counts = Domain.from_spec(reader.spec.columns), dict(prior.counts)
+    earlier = tables_of(earlier_waves(reader.folder, reader.spec), domain)
+    tables = with_earlier(read_tables(reader.folder), earlier)
     law = LevelLaw.of_tables(tables, domain, prior)
     known, groups = [n for n in domain.names if (n,) in counts], law.groups
     shapes: dict[Columns, tuple[int, ...]] = {(n,): (domain[n].levels,) for n in known}
@@ -250,7 +253,7 @@ def _prior_problems(reader: Reader) -> Iterator[str]:
     used = prior_used(law)
     stating = {tuple(t["columns"]): float(t["used"]) for t in reader.json(PRIOR)["tables"]}
     if any(not math.isclose(stating[n], used[n], abs_tol=VERIFY.used) for n in used):
-        yield f"{PRIOR}: what was used of it does not follow from it and {MARGINALS}"
+        yield f"{PRIOR}: what was used of it does not follow from it and the noisy tables"
 
 
 def check_model(reader: Reader) -> Iterator[str]:

@@ -80,3 +80,33 @@ def test_a_ledger_without_its_lock_fails_the_race(url: str, breakage: str) -> No
         AssertionError, match="cap was exceeded" if breakage == "check before the lock" else None
     ):
         check_race(url, result, racers=RACERS, fit=FIT, epsilon=EPSILON, cap=CAP)
+
+
+def played(folder: Path, plays: int, *blind: str) -> dict[str, Any]:
+    """What the plays of the filter came to."""
+    script = Path(__file__).with_name("filter_plays.py")
+    command = [sys.executable, str(script), str(folder), str(plays), *blind]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert found["ended"].keys() == {"-9", "0", "3"}  # killed, done, refused, and no bug
+    assert found["rules"].keys() <= {"a Gaussian filter", "nothing reserved"}
+    return found
+
+
+@pytest.mark.parametrize("plays", [6, pytest.param(400, marks=pytest.mark.slow)])
+def test_kills_races_and_ledgers_put_back_pass_no_filter(
+    plays: int, tmp_path: Path, figure: Callable[..., None]
+) -> None:
+    """Published runs stay under the cap, whatever became of processes and of the ledger's file."""
+    found = played(tmp_path, plays)
+    if plays == 400:
+        name = "plays of kills, copies and races that passed a cap's filter"
+        figure(name, len(found["passed"]), plays)
+    assert found["passed"] == []
+
+
+@pytest.mark.slow
+def test_releases_that_do_not_look_at_bundles_pass_the_filter(tmp_path: Path) -> None:
+    """The fault: a ledger that was put back is believed."""
+    assert len(played(tmp_path, 20, "blind")["passed"]) > 0

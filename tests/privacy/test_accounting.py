@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from synthdp.errors import BudgetError
-from synthdp.privacy import accounting, discrete_gaussian_pld
+from synthdp.privacy import accounting, composed, discrete_gaussian_pld
 from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
 from synthdp.privacy.events.kernel import (
@@ -24,7 +24,7 @@ from synthdp.privacy.events.kernel import (
     RoundedGaussianDpEvent,
     SparseVectorDpEvent,
 )
-from synthdp.privacy.events.kinds import event_from_json, event_to_json
+from synthdp.privacy.events.kinds import event_from_json, event_to_json, kind_of, with_holdout
 from tests.privacy.conftest import Floats, gaussian_delta, hockey_stick
 
 
@@ -399,3 +399,49 @@ def test_unknown_json_is_refused(data: dict[str, object]) -> None:
 def test_unknown_event_has_no_json() -> None:
     with pytest.raises(BudgetError, match="no JSON form"):
         event_to_json(dp_accounting.LaplaceDpEvent(1.0))
+
+
+# --- of units of several rows ---
+
+SPREAD = [(6.0, 3), (8.0, 3), (8.0, 3)]  # sigmas of tables, and rows of a unit
+
+
+def at_odds(epsilons: list[float]) -> list[float]:
+    """Delta at each, of a unit that adds all of its rows to one cell of each table: by all values
+    of their noise, of those that have a chance.
+    """
+    loss, mass = np.zeros(1), np.ones(1)
+    for sigma, rows in SPREAD:
+        x = np.arange(-math.ceil(9 * sigma), math.ceil(9 * sigma) + 1)
+        chance = np.exp(-((x / sigma) ** 2) / 2)
+        loss = np.add.outer(loss, (rows**2 + 2 * rows * x) / (2 * sigma**2)).ravel()
+        mass = np.outer(mass, chance / chance.sum()).ravel()
+    return [float(mass @ np.maximum(0, -np.expm1(e - loss))) for e in epsilons]
+
+
+def in_one(epsilons: list[float]) -> list[float]:
+    """What the sum of their bounds says: the least over orders of [CKS20, Proposition 12]."""
+    rho = sum(rows**2 / (2 * sigma**2) for sigma, rows in SPREAD)
+    a = np.exp(np.linspace(1e-3, 6, 20_000))
+    logs = [(a - 1) * (a * rho - e) + a * np.log1p(-1 / a) - np.log(a - 1) for e in epsilons]
+    return [float(np.exp(log.min())) for log in logs]
+
+
+def test_bounds_add_up_however_deep_their_events_lie() -> None:
+    first, second = (DiscreteGaussianDpEvent(*own) for own in SPREAD[:2])
+    all_of, twice = dp_accounting.ComposedDpEvent, dp_accounting.SelfComposedDpEvent
+    flat = [first, twice(second, 2)]
+    nested = [all_of((all_of((first,)), twice(twice(all_of((second,)), 1), 2)))]
+    epsilons = [0.5, 1.5, 2.5, 3.5]
+    exact, least = at_odds(epsilons), in_one(epsilons)
+    for events in (flat, nested, [first, second, second], [all_of(tuple(flat))]):
+        found = [
+            d
+            for _, d in accounting.delta_profile(events, epsilons=epsilons, adjacency="add_remove")
+        ]
+        assert found == pytest.approx(least, rel=5e-3)
+        assert all(one <= told for one, told in zip(exact, found, strict=True))
+    apart = composed([(kind_of(e).cost("add_remove", 1e-3), 1) for e in (first, second, second)])
+    assert apart.get_delta_for_epsilon(2.5) > 1.3 * least[2]  # each turned by itself
+    (held,), (less,) = (with_holdout(own, 0.2, "add_remove") for own in (nested, [*flat, first]))
+    assert cost(held) < cost(less)  # one table more, beside the coin too

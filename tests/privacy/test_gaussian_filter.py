@@ -379,16 +379,16 @@ def test_a_run_must_not_spend_more_than_the_numbers_it_reserved(ledger: Ledger) 
 
 
 @pytest.mark.check
-@pytest.mark.parametrize("plays", [40, pytest.param(400, marks=pytest.mark.slow)])
-def test_no_play_of_kills_copies_and_races_passes_the_filter(
-    plays: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figure: Callable[..., None]
+def test_no_play_of_races_and_deaths_of_threads_passes_the_filter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On SQLite two threads race for runs of random cost, and copies of one run ask for it at once;
-    some die before or after their entry is durable, and are begun again, or never.
+    some die before or after their entry is durable, and are begun again, or never. Processes that
+    are killed, and ledgers that are set back, are in `tests/fire/filter_plays.py`.
     """
     monkeypatch.setattr(database, "_synchronous", lambda connection, _: _quick(connection))
     passed, rules = 0, set[str]()
-    for play in range(plays):
+    for play in range(40):
         rng = np.random.default_rng(play)
         ledger = Ledger(f"sqlite:///{tmp_path / f'{play}.db'}")
         asked = [
@@ -431,8 +431,6 @@ def test_no_play_of_kills_copies_and_races_passes_the_filter(
         passed += tail > 0.9e-4 * (1 + 1e-6) or sum(e.body["lost"] for e in reserved) > 1e-5 * (
             1 + 1e-6
         )
-    if plays == 400:
-        figure("plays of kills, copies and races that passed a cap's filter", passed, plays)
     assert passed == 0 and rules == {"a Gaussian filter"}
 
 

@@ -137,8 +137,13 @@ class Tiny:
         return [e.kind for e in self.ledger.entries() if e.kind not in INTERNAL]
 
     def write(self, frame: pd.DataFrame | None = None, **changes: Any) -> Tiny:
-        """Write the table and the spec with `changes`."""
-        (table() if frame is None else frame).to_csv(self.folder / "table.csv", index=False)
+        """Write the table, where it is another one, and the spec with `changes`."""
+        path, text = (
+            self.folder / "table.csv",
+            (table() if frame is None else frame).to_csv(index=False),
+        )
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
         self.spec.write_text(
             yaml.safe_dump(merged(SPEC, changes), sort_keys=False), encoding="utf-8"
         )

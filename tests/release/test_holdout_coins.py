@@ -104,7 +104,9 @@ def test_neither_the_folder_nor_the_ledger_alone_tells_who_is_held_out(
     assert state["holdout_key"] in folder and state["holdout_key"] not in ledger
     assert not guessed(folder, held[0]) and not guessed(ledger, held[0])
     resume(tiny.out)
-    (coins,) = {e.body["coins"] for e in tiny.ledger.entries() if "coins" in e.body}
+    (kept,) = {e.body["coins"] for e in tiny.ledger.entries() if "coins" in e.body}
+    coins, _, mark = kept.partition(":")
+    assert (len(coins), len(mark)) == (32, 64)
     left = texts(tiny.folder)
     assert state["holdout_key"] not in left  # so that what the ledger has is as good as nothing
     assert coins not in texts(tiny.out) and not guessed(left, held[0])
@@ -142,6 +144,9 @@ def test_the_same_noise_costs_less_and_plan_and_certificate_say_on_what_that_cou
     text = (tiny.bundle / "privacy" / "certificate.md").read_text()
     assert "held out of all that was fitted with probability 0.2" in text
     assert "To someone who knows who was held out, epsilon is 1.1" in text
+    short = text.partition("## In short")[2].partition("## ")[0]
+    for page in (short, (tiny.bundle / "README.md").read_text()):
+        assert "whose data were left out by secret coins: to whoever does, it is 1.1" in page
     assert verify_bundle(tiny.bundle).ok
 
 
@@ -171,3 +176,6 @@ def test_of_a_replaced_unit_nothing_is_claimed(tiny: Any) -> None:
     assert plan.composed() == tuple(plan.events)
     facts = plan_facts(spec, tiny.ledger.balance("tiny"))
     assert not any("held out" in note for note in facts["notes"])
+    tiny.release()
+    for page in ("privacy/certificate.md", "README.md"):
+        assert "secret coins" not in (tiny.bundle / page).read_text()

@@ -15,14 +15,15 @@ from synthdp.data.domain import Domain
 from synthdp.errors import SpecError
 from synthdp.ledger.entries import Balance
 from synthdp.model.planning import plan_for
-from synthdp.privacy.events.kinds import event_to_json
+from synthdp.privacy import accounting
+from synthdp.privacy.events.kinds import event_from_json, event_to_json
 from synthdp.privacy.table import Table
 from synthdp.release.plan_view import plan_facts
 from synthdp.release.run import resume
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify import PlanLimits, event_problems
 from synthdp.verify.checks import verify_bundle
-from tests.release.conftest import interrupt
+from tests.release.conftest import certificate, interrupt
 
 pytestmark = pytest.mark.check
 
@@ -74,6 +75,13 @@ def assert_it_is_told_and_verified(tiny: Any) -> None:
         e["body"]["event"] for e in ledger["entries"] if e["body"].get("purpose") == "train"
     )
     assert (event["event"], event["rate"]) == ("secret_sample", RATE)
+    charged = [e["body"]["event"] for e in ledger["entries"] if e["kind"] == "charge"]
+    known = [event_from_json(e["of"] if e["event"] == "secret_sample" else e) for e in charged]
+    told = accounting.epsilon(known, delta=1e-5, adjacency="add_remove")
+    short = text.partition("## In short")[2].partition("## ")[0]
+    assert told == certificate(tiny.bundle)["epsilon_told"] > 1.3
+    assert f"by secret coins: to whoever does, it is {told:.2f}"[:-1] in short
+    assert "who was held out, and who was in the sample, epsilon is" in text
     page = (tiny.out / "internal" / "internal.html").read_text()
     assert "on a secret sample of 0.625 of the units" in page
 

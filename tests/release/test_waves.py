@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 import yaml
 
@@ -18,6 +21,7 @@ from synthdp.bundle.waves import INNOVATIONS, WAVES
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, SpecError, VerifyError
 from synthdp.files import SUMS, text_sha256
+from synthdp.graph import predict
 from synthdp.graph.level_groups import groups_of
 from synthdp.inference.answer import Questions
 from synthdp.ledger.ledger import Ledger
@@ -29,7 +33,7 @@ from synthdp.sample.sampler import Sampler
 from synthdp.spec.load.loader import load_spec, parse_any, parse_spec
 from synthdp.verify.checks import inspect_bundle, verify_bundle
 from synthdp.verify.releases import index_of
-from tests.builders import predict_spec, predict_table
+from tests.builders import PREDICT_ROWS, predict_spec, predict_table
 
 pytestmark = pytest.mark.check
 
@@ -227,3 +231,84 @@ def test_linked_tables_have_no_waves() -> None:
     text = "synthdp: 1\ndataset: {id: d, tables: {}}\nwaves: {name: a, people: same}\n"
     with pytest.raises(SpecError, match="linked tables are released without waves"):
         parse_any(text, path="spec.yaml")
+
+
+# --- beside a prior ---
+
+PRIOR = {"source": "public.csv", "licence": "CC0-1.0", "statement": "Another town, public"}
+GIVEN = {"mode": "given", "edges": ["sex -> smoker"]}
+
+
+@pytest.mark.parametrize("modes", [("predict", "predict"), ("predict", "given")], ids="-".join)
+def test_a_wave_with_a_prior_verifies_and_answers(
+    modes: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables of both waves are shrunk or filtered for the rows alone; answers are of one wave's
+    own, with which the wave before may have counted other tables.
+    """
+    monkeypatch.setattr(plan, "GROUP_SIZES", (1, 2))
+    before: Path | None = None
+    predict_table().iloc[::2].to_csv(tmp_path / "public.csv", index=False)
+    for name, mode in zip(NAMES, modes, strict=False):
+        asked = spec_of(name, before) | {"prior": PRIOR}
+        if mode == "given":
+            asked["graph"], asked["privacy"]["shares"] = GIVEN, {"measure": 0.5, "train": 0.5}
+            asked["synthesizer"] = {"steps": 5, "batch": 64, "hidden": 8}
+        predict_table().to_csv(tmp_path / f"{name}.csv", index=False)
+        found = release(write(tmp_path, asked), out=tmp_path / name).bundle
+        assert found is not None
+        assert not inspect_bundle(found).problems
+        before = last = found
+    assert {*(p.name for p in last.iterdir())} >= {WAVES, INNOVATIONS, "prior.json"}
+    facts = json.loads((last / "privacy" / "certificate.json").read_text())
+    assert facts["prior"]["sha256"] and facts["waves"]["name"] == "2026"
+    asked_of = Questions(last)
+    told = asked_of.answer("change in share(smoker) since 2025")
+    assert told.interval is not None and float(told.interval[0]) < 0.2 > -float(told.interval[1])
+    alone = shutil.copytree(last, tmp_path / "alone")
+    for extra in ("prior.json", WAVES, INNOVATIONS):
+        (alone / extra).unlink()
+    resummed(alone)
+    for own in ("share(smoker)", "mean(age)", "share(smoker and sex == 'male')"):
+        assert str(Questions(alone).answer(own)) == str(asked_of.answer(own))
+    drawn = Sampler.of_bundle(last).sample(20, rng=np.random.default_rng(1))
+    assert sum(map(len, drawn)) == 20
+
+
+def twice_two(split: str) -> pd.DataFrame:
+    """A table of which, but for targets, one pair is independent: sex and the column `split`."""
+    rng = np.random.default_rng(5)
+    first, second = (rng.random(PREDICT_ROWS) < 0.5 for _ in range(2))
+    both = 2 * first + second
+    visits, grade = 4 * both + 1, np.array(["low", "middle", "middle", "high"])[both]
+    if split == "visits":
+        visits = np.where(second, 1, 12)
+    else:
+        grade = np.where(second, "low", "high")
+    sexes, age = np.where(first, "male", "female"), 20 + 20 * both
+    smoker = np.where(first, "yes", "no")
+    return pd.DataFrame(
+        {"smoker": smoker, "sex": sexes, "age": age, "grade": grade, "visits": visits}
+    )
+
+
+def test_a_prior_is_of_pairs_that_earlier_waves_alone_have_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A screen leaves out another pair in the last wave; rows follow both, and the prior."""
+    monkeypatch.setattr(plan, "GROUP_SIZES", (1, 2))
+    rule = replace(predict.ROUNDS, clear=1e9, min_columns=5, kept_per_column=1)
+    monkeypatch.setattr(predict, "ROUNDS", rule)
+    twice_two("visits").iloc[::2].to_csv(tmp_path / "public.csv", index=False)
+    before, counted = None, list[set[frozenset[str]]]()
+    for name, split in zip(NAMES, ("visits", "visits", "grade"), strict=True):
+        twice_two(split).to_csv(tmp_path / f"{name}.csv", index=False)
+        asked = spec_of(name, before) | ({"prior": PRIOR} if split == "grade" else {})
+        before = release(write(tmp_path, asked), out=tmp_path / name).bundle
+        assert before is not None and not inspect_bundle(before).problems
+        tables = json.loads((before / "marginals.json").read_text())["tables"]
+        counted.append({frozenset(t["columns"]) for t in tables if len(t["columns"]) == 2})
+    assert before is not None and counted[0] == counted[1] != counted[2]
+    tables = json.loads((before / "prior.json").read_text())["tables"]
+    found = {frozenset(t["columns"]) for t in tables if len(t["columns"]) == 2}
+    assert found > counted[2] and frozenset({"sex", "grade"}) in found

@@ -178,16 +178,17 @@ class EngineTable(Table):
         Raises:
             DataError: as `count` does.
         """
-        return _quiet(self._engine.units)
+        return self._asked(self._engine.units)
 
     def count(self, groups: LevelGroups, tables: Sequence[Columns]) -> list[Integers]:
         """By the engine.
 
         Raises:
-            DataError: it broke off. What it said is left out, since it may quote a row.
+            DataError: it broke off, or a file changed that has coins by place. What it said is left
+                out, since it may quote a row.
         """
         check_cells(groups, tables)
-        return _quiet(lambda: self._engine.count(groups, tables)) if tables else []
+        return self._asked(lambda: self._engine.count(groups, tables)) if tables else []
 
     def add_up(self, what: Summands, side: Side = "fit") -> Integers:
         """By the engine.
@@ -196,7 +197,7 @@ class EngineTable(Table):
             DataError: as `count` does.
         """
         nothing = np.zeros(0, dtype=np.int64)
-        return _quiet(lambda: self._engine.add_up(what, side)) if what.size else nothing
+        return self._asked(lambda: self._engine.add_up(what, side)) if what.size else nothing
 
     def judged(self, most: int) -> Table:
         """A uniformly random sample of at most `most` rows, with those that are held out.
@@ -204,7 +205,7 @@ class EngineTable(Table):
         Raises:
             DataError: as `count` does.
         """
-        return Table(*_quiet(lambda: self._engine.draw(most)), self.misfits)
+        return Table(*self._asked(lambda: self._engine.draw(most)), self.misfits)
 
     def sampled_codes(self, rate: float, randomness: Randomness) -> Codes:
         """Levels `[rows drawn, columns]`: each unit in or out as a whole, by a fresh coin.
@@ -214,13 +215,15 @@ class EngineTable(Table):
         Raises:
             DataError: the engine broke off.
         """
-        return _quiet(lambda: self._engine.sample(rate, randomness))
+        return self._asked(lambda: self._engine.sample(rate, randomness))
 
-
-def _quiet(ask: Callable[[], T]) -> T:
-    """What `ask` gives; of an error of a library its kind alone."""
-    hint = "see that it runs, and that the table is where it was; then resume"
-    return by_kind(ask, "the engine broke off", hint)
+    def _asked(self, ask: Callable[[], T]) -> T:
+        """What `ask` gives; of an error of a library its kind alone."""
+        hint = "see that it runs, and that the table is where it was; then resume"
+        found = by_kind(ask, "the engine broke off", hint)
+        if parts := getattr(self._engine, "parts", None):
+            parts.check_same()
+        return found
 
 
 def check_names(names: Sequence[str]) -> None:

@@ -117,7 +117,7 @@ def parts_of(
     kept = choice(source, reading.domain, reading.id_column)(parts.schema.names)
     check_file(parts.rows, dataset, delta)
     names = {n: parts.schema.names[at] for at, n in kept.items() if n in reading.names}
-    return replace(reading, names=names), parts
+    return replace(reading, names=names), parts.stamped() if reading.holdout else parts
 
 
 def _engine(

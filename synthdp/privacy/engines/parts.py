@@ -9,6 +9,7 @@ batches, so that memory does not grow with it.
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -20,6 +21,7 @@ import pyarrow as pa
 from synthdp.errors import DataError, install
 from synthdp.privacy.readers.files import RATIO, UNPACKED, _check_alike, _open
 from synthdp.spec.addresses import is_pattern, is_url
+from synthdp.spec.model import CsvSource, ParquetSource, Source
 
 PART_ROWS = 1 << 20
 PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "https": "aiohttp", "http": "aiohttp"}
@@ -40,15 +42,35 @@ class Part:
 
 @dataclass(frozen=True)
 class Parts:
-    """All parts of a table, in the order of its files, with the columns that the files have."""
+    """All parts of a table, in the order of its files, with the columns that the files have.
+
+    Where units have coins by their place, `stamps` are those of the local files as they were found.
+    """
 
     parts: tuple[Part, ...]
     schema: pa.Schema
+    stamps: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def rows(self) -> int:
         """By the files' own word."""
         return sum(part.rows for part in self.parts)
+
+    def stamped(self) -> Parts:
+        """The same parts, with the stamps of their files."""
+        files = dict.fromkeys(part.file for part in self.parts if not is_url(part.file))
+        return replace(self, stamps=tuple(map(stamp, files)))
+
+    def check_same(self) -> None:
+        """Check that no file was written since it was stamped, if any was.
+
+        Raises:
+            DataError: one was, so that rows that were read since may be under other coins.
+        """
+        if self.stamps and self.stamped().stamps != self.stamps:
+            told = "a file of the table was written anew while the run reads it, and another coin"
+            hint = "bring it back with its time, as `cp -p` keeps it; then resume"
+            raise DataError(f"{told} would say who is held out", hint=hint)
 
 
 def find_parts(path: str, folder: Path) -> Parts:
@@ -107,6 +129,34 @@ def open_file(file: str) -> BinaryIO:
     fsspec = _fsspec(file)
     stream: BinaryIO = fsspec.open(file, "rb").open()
     return stream
+
+
+def stamp(file: str, folder: Path = Path("/")) -> str:
+    """What names the content of a file without a look into it: where it really lies, from `folder`,
+    its size, and when it was last written, to the nanosecond; of one at an address, what that says.
+
+    Raises:
+        OSError: there is no such file.
+    """
+    if is_url(file):
+        files, inside = _fsspec(file).core.url_to_fs(file)
+        return repr(sorted(files.info(inside).items()))
+    found = os.stat(file)
+    place = os.path.relpath(os.path.realpath(file), os.path.realpath(folder))
+    return repr((place, found.st_size, found.st_mtime_ns))
+
+
+def stamps_of(source: Source, folder: Path) -> list[str]:
+    """The `stamp` of each file of a source; of one that has no files, none.
+
+    Raises:
+        DataError, OSError: as `find_parts`.
+    """
+    files = [str(folder / source.path)] if isinstance(source, CsvSource) else []
+    if isinstance(source, ParquetSource):
+        path = source.path
+        files = _at_address(path) if is_url(path) else _local(path, folder)
+    return [stamp(file, folder) for file in files]
 
 
 def _local(path: str, folder: Path) -> list[str]:

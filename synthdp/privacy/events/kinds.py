@@ -122,8 +122,9 @@ class Repeated(Adapter):
 class All(Adapter):
     """Several events, each in the light of those before.
 
-    The same event is composed once for all its repeats. Zero-concentrated bounds of all events that
-    have no closer one add up, and one conversion of the sum loses less than many.
+    The same event is composed once for all its repeats, however deep in other events they are.
+    Zero-concentrated bounds of all events that have no closer one add up, and one conversion of the
+    sum loses less than many.
     """
 
     name = "all"
@@ -143,7 +144,10 @@ class All(Adapter):
     def cost(self, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
         bounds: list[float] = []
         each: list[pld.PrivacyLossDistribution] = []
-        for event, count in self._counted().items():
+        counts: Counter[dp_accounting.DpEvent] = Counter()
+        for event, count in _flat(self.event, 1):
+            counts[event] += count
+        for event, count in counts.items():
             rho = kind_of(event).zcdp(adjacency)
             if rho is not None:
                 bounds.append(count * rho)
@@ -155,15 +159,6 @@ class All(Adapter):
         if not each:
             return pld.identity(value_discretization_interval=width)
         return composed([(one, 1) for one in each])
-
-    def _counted(self) -> Counter[dp_accounting.DpEvent]:
-        counts: Counter[dp_accounting.DpEvent] = Counter()
-        for part in self.parts:
-            if isinstance(part, dp_accounting.SelfComposedDpEvent):
-                counts[part.event] += part.count
-            else:
-                counts[part] += 1
-        return counts
 
     def repeated(
         self, count: int, adjacency: Adjacency, width: float
@@ -200,6 +195,20 @@ class All(Adapter):
         listed = ", ".join(f"{n} of sigma {table.sigma:.6g}" for n, table in tables)
         most = tables[0][1].sensitivity
         return f"discrete Gaussian on counts that a unit moves by at most {most}; tables: {listed}"
+
+
+def _flat(event: dp_accounting.DpEvent, times: int) -> Iterator[tuple[dp_accounting.DpEvent, int]]:
+    """The events that `times` times `event` is made of one after the other, and how often each is
+    there: none that follows is a composition.
+    """
+    match event:
+        case dp_accounting.ComposedDpEvent(events=parts):
+            for part in parts:
+                yield from _flat(part, times)
+        case dp_accounting.SelfComposedDpEvent(event=once, count=count):
+            yield from _flat(once, times * count)
+        case _:
+            yield event, times
 
 
 @lru_cache(maxsize=20)  # costs on all rows, of the sizes of groups that a certificate tells

@@ -39,10 +39,10 @@ from synthdp.privacy.engines.engine import (
 )
 from synthdp.privacy.engines.on_arrow import ArrowEngine, summed
 from synthdp.privacy.engines.on_sql import SqlEngine
-from synthdp.privacy.engines.parts import find_parts
+from synthdp.privacy.engines.parts import find_parts, stamps_of
 from synthdp.privacy.engines.statements import SPACES
 from synthdp.privacy.noise import Streams
-from synthdp.spec.model import Categorical, Integer, SqlSource
+from synthdp.spec.model import Categorical, Integer, ParquetSource, SqlSource
 from tests.privacy.engines.tables import Here, expected, levels_of, reading_of, same, write
 
 DOMAIN = Domain.from_spec(
@@ -385,6 +385,11 @@ def test_files_at_an_address(server: str, tmp_path: Path) -> None:
     assert one.survey().rows == 100
     with pytest.raises(FileNotFoundError):
         find_parts(f"{server}/none.parquet", tmp_path)
+    source = ParquetSource(kind="parquet", path=f"{server}/t/")
+    first = stamps_of(source, tmp_path)
+    assert len(set(first)) == 3 and stamps_of(source, tmp_path) == first
+    write(people(200, ids=50), tmp_path / "t", files=3)
+    assert not set(stamps_of(source, tmp_path)) & set(first)
 
 
 def test_a_package_that_is_missing_is_named(tmp_path: Path) -> None:
