@@ -38,9 +38,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, decode_column
 from synthdp.data.kinds import column_kind
 from synthdp.data.kinds.ranges import drawn_wholes, level_of
-from synthdp.spec.model import Integer, Number, Ordinal
-from synthdp.spec.model.columns import RangedColumn
-from synthdp.spec.model.linked import LinkedSpec
+from synthdp.spec.model import Integer, LinkedSpec, Number, Ordinal, RangedColumn
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -27,8 +27,7 @@ from synthdp.spec.checks.budget import suggested_delta
 from synthdp.spec.checks.columns import likely_id, remarks
 from synthdp.spec.codebook import Codebook, entry_of
 from synthdp.spec.load.wording import many, unreadable
-from synthdp.spec.model import COLUMN_TYPES, CONTROL, starts_formula
-from synthdp.spec.model.fields import FORMULA_START
+from synthdp.spec.model import COLUMN_TYPES, CONTROL, FORMULA_START, starts_formula
 from synthdp.spec.questions import (
     MISSING,
     ORDERS,

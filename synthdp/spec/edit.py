@@ -21,8 +21,7 @@ import yaml
 from synthdp.errors import SpecError, SpecProblem
 from synthdp.spec.load.wording import Loc, Mistake, field_of
 from synthdp.spec.load.yaml_tree import LOADER, read
-from synthdp.spec.model import ReleaseSpec
-from synthdp.spec.model.graph import Edge, sides
+from synthdp.spec.model import Edge, ReleaseSpec, sides
 from synthdp.spec.writing import yaml_value
 
 PLAIN_VALUES = "use plain dicts, lists, texts, numbers, booleans and None"

@@ -22,9 +22,7 @@ from synthdp.spec.checks.budget import suggested_delta
 from synthdp.spec.checks.columns import Remark, is_id, likely_id, unit_warning
 from synthdp.spec.load.wording import first_words
 from synthdp.spec.load.yaml_tree import plain
-from synthdp.spec.model import COLUMN_TYPES, Column, DeclaredRows, Privacy
-from synthdp.spec.model.columns import Question
-from synthdp.spec.model.fields import Real, Whole
+from synthdp.spec.model import COLUMN_TYPES, Column, DeclaredRows, Privacy, Question, Real, Whole
 from synthdp.spec.writing import Blank
 
 TRIES = 5

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from synthdp.spec.checks.columns import plain_name
 from synthdp.spec.load.wording import SpecMistake, claims, stated
-from synthdp.spec.model import Edge, ReleaseSpec
-from synthdp.spec.model.fields import MOST
+from synthdp.spec.model import MOST, Edge, ReleaseSpec
 
 Arrow = tuple[str, str]
 

@@ -38,8 +38,7 @@ from synthdp.spec.expressions.parsed import (
     some,
 )
 from synthdp.spec.load.wording import got, nearest
-from synthdp.spec.model import Column, derived_of
-from synthdp.spec.model.columns import EPOCH, Operand
+from synthdp.spec.model import EPOCH, Column, Operand, derived_of
 
 LARGEST = 1e15  # beyond it neighbouring whole numbers are one
 
