@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import networkx as nx
 
-from synthdp.drawing.graph import draw
 from synthdp.errors import SynthdpError
 from synthdp.graph.knowledge import Knowledge, Pair, Pdag, cpdag_of, expand, extend, refuse_cycle
 from synthdp.graph.pag import PagLink, links_of_json, unsettled
+from synthdp.graph.picture import draw
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.load.wording import nearest
 from synthdp.spec.model import Graph
