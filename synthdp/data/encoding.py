@@ -44,25 +44,15 @@ import numpy.typing as npt
 from synthdp.data.column_domain import Meaning, category_text, id_text, is_missing
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.kinds import column_kind
-from synthdp.data.kinds.kind import Codes, EncodedColumn, Floats, Read, missing_in
+from synthdp.data.kinds.kind import Codes as Codes
+from synthdp.data.kinds.kind import EncodedColumn as EncodedColumn
+from synthdp.data.kinds.kind import Floats, Read, missing_in
 from synthdp.errors import DataError, instead
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-
-__all__ = [
-    "Codes",
-    "EncodedColumn",
-    "cleaned",
-    "decode",
-    "decode_column",
-    "encode",
-    "encode_column",
-    "operand_values",
-    "to_numbers",
-]
 
 Cells: TypeAlias = "pd.Series[Any] | pa.Array | pa.ChunkedArray"
 

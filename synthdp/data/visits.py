@@ -25,7 +25,7 @@ part of the most that it can be. It is of that person's rows alone, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -132,19 +132,15 @@ class VisitFrame:
         return f"{self.people}.{column}"
 
     def first(self, column: str) -> str:
-        """That of a column of the first visit."""
         return f"{self.events}[1].{column}"
 
     def last(self, column: str) -> str:
-        """That of a column of the last visit."""
         return f"{self.events}[last].{column}"
 
     def before(self, column: str) -> str:
-        """That of a column of the visit before."""
         return f"{self.events}[-1].{column}"
 
     def now(self, column: str) -> str:
-        """That of a column of a visit."""
         return f"{self.events}.{column}"
 
     def many(self, column: str = "number") -> str:
@@ -189,7 +185,7 @@ class VisitFrame:
     def modelled(self) -> Domain:
         """The columns of persons in all views, by their names there."""
         own = [*self.columns.columns, *([] if self.age is None else [self.age])]
-        return Domain(tuple(replace(c, name=self.person(c.name)) for c in own))
+        return Domain(tuple(_named(self.person, own)))
 
     @cached_property
     def added(self) -> tuple[tuple[ColumnDomain, ...], tuple[ColumnDomain, ...]]:
@@ -220,34 +216,23 @@ class VisitFrame:
     def views(self) -> Mapping[str, Domain]:
         """The columns of each view."""
         end = _ordinal("end", self.ends)
-        known = [replace(c, name=self.now(c.name)) for c in (self.number, end)]
-        till = [] if self.till is None else [replace(self.till, name=self.last("till"))]
+        known = _named(self.now, [self.number, end])
+        till = [] if self.till is None else _named(self.last, [self.till])
         first = [self.order, *self.of_visits.columns]
         aged = [] if self.age is None else [self.age]
         last = [*self.of_visits.columns, self.calendar, *aged, _with_missing(self.gap)]
         before = [*self.of_visits.columns, self.calendar, _with_missing(self.gap)]
         now = [self.number, self.gap, self.calendar, *aged, *self.of_visits.columns]
         people = self.modelled.columns
-        steps = Domain(
-            (
-                *people,
-                *(replace(c, name=self.before(c.name)) for c in before),
-                *(replace(c, name=self.now(c.name)) for c in now),
-            )
-        )
-        return {
-            PERSONS: Domain((*people, *known, *till)),
-            OUTER: Domain(
-                (
-                    *people,
-                    *(replace(c, name=self.first(c.name)) for c in first),
-                    *(replace(c, name=self.last(c.name)) for c in last),
-                    *known,
-                )
-            ),
-            SECOND: steps,
-            STEPS: steps,
-        }
+        steps = Domain((*people, *_named(self.before, before), *_named(self.now, now)))
+        outer = (*people, *_named(self.first, first), *_named(self.last, last), *known)
+        persons = Domain((*people, *known, *till))
+        return {PERSONS: persons, OUTER: Domain(outer), SECOND: steps, STEPS: steps}
+
+
+def _named(place: Callable[[str], str], columns: Iterable[ColumnDomain]) -> list[ColumnDomain]:
+    """Columns by the names that they have in a view."""
+    return [replace(c, name=place(c.name)) for c in columns]
 
 
 def _even(name: str, lower: int, upper: int, most: int) -> ColumnDomain:
@@ -273,7 +258,6 @@ def _ordinal(name: str, labels: tuple[str, ...] | list[str]) -> ColumnDomain:
 
 
 def column(name: str, declared: Integer | Number | Ordinal) -> ColumnDomain:
-    """One column as levels."""
     return Domain.from_spec({name: declared}).columns[0]
 
 
@@ -360,7 +344,10 @@ def views_of(frame: VisitFrame, read: CodedVisits) -> Views:
     last = first + counts[some] - 1
     start = np.full(persons, frame.order.lower)
     start[some] = when[first]
-    people = _people(frame, read, start)
+    people = read.persons
+    if frame.age is not None and read.births is not None:
+        age = levels_between(frame.age, start - read.births)
+        people = np.column_stack([people, age]).astype(np.uint16)
     gap = np.diff(when, prepend=0.0)
     gaps = levels_between(frame.gap, gap)
     gaps[first] = frame.gap.levels  # none
@@ -424,14 +411,6 @@ def _numbers(
             found[frame.many(c.name)] = part(there)
         found[frame.now(c.name)] = part(parts * there) / SETTINGS.parts
     return found
-
-
-def _people(frame: VisitFrame, read: CodedVisits, start: Floats) -> Codes:
-    """Levels of the persons' columns, `[persons, columns]`; `start` is the first visit's date."""
-    if frame.age is None or read.births is None:
-        return read.persons
-    age = levels_between(frame.age, start - read.births)
-    return np.column_stack([read.persons, age]).astype(np.uint16)
 
 
 def _ends(frame: VisitFrame, read: CodedVisits, counts: Positions) -> Positions:

@@ -36,7 +36,6 @@ class RealFigures:
     learnt: Mapping[str, tuple[float, float] | None]
 
     def to_json(self) -> dict[str, Any]:
-        """Every figure."""
         return asdict(self)
 
     def metrics(self) -> dict[str, float]:

@@ -215,18 +215,13 @@ def _separated(
     from synthdp.evaluate.learners import CLASSIFIERS, class_scores
 
     half, learner = len(real) // 2, CLASSIFIERS[name]
-    (train, labels), (test, truth) = (
-        _stacked(real.take(rows), other.take(rows))
-        for rows in (np.arange(half), np.arange(half, len(real)))
-    )
-    trained = class_scores(learner, train, labels, test, classes=2, mask=mask, seed=seed)
-    return trained.output[:, 1], truth
-
-
-def _stacked(real: Features, other: Features) -> tuple[Features, npt.NDArray[np.int64]]:
-    """Rows of both kinds one after the other, and their labels: 0 is real."""
     both = Features(np.vstack([real.wide, other.wide]), np.vstack([real.narrow, other.narrow]))
-    return both, np.repeat([0, 1], [len(real), len(other)])
+    label = np.repeat([0, 1], [len(real), len(other)])  # 0 is real
+    trains = np.concatenate([np.arange(len(own)) < half for own in (real, other)])
+    train, test = (both.take(np.flatnonzero(rows)) for rows in (trains, ~trains))
+    settings: dict[str, Any] = {"classes": 2, "mask": mask, "seed": seed}
+    trained = class_scores(learner, train, label[trains], test, **settings)
+    return trained.output[:, 1], label[~trains]
 
 
 ANALYSES = ("two-sample test", "coverage of intervals", "subgroups")

@@ -70,7 +70,6 @@ class VisitScore:
     floor: float
 
     def to_json(self) -> dict[str, Any]:
-        """Every field."""
         return asdict(self)
 
 

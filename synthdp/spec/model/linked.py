@@ -7,6 +7,7 @@ A spec whose `dataset` has `tables` is a `LinkedSpec`. What is modelled has node
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal, cast, get_args
@@ -92,8 +93,6 @@ class PersonsTable(Model):
 
 
 class Ends(Model):
-    """What else than stopping ends a person's visits."""
-
     death: Annotated[str, AfterValidator(lambda text: str(parse_node(text)))] = told(
         "the persons' column with the date of death, missing for those who live", "persons.death"
     )
@@ -286,14 +285,9 @@ class LinkedPrivacy(Budget):
     ledger: str | None = LEDGER
 
 
-def _arrow(text: str) -> str:
-    parse_arrow(text)
-    return text
-
-
-def _rule(given: Any) -> Any:
-    parse_rule(given)
-    return given
+def _read_by(parse: Callable[[Any], object]) -> Callable[[Any], Any]:
+    """What checks that a value is read by `parse`, and leaves it as it is written."""
+    return lambda given: (parse(given), given)[1]
 
 
 def _target(text: str) -> str:
@@ -302,7 +296,7 @@ def _target(text: str) -> str:
     return text
 
 
-ArrowText = Annotated[str, AfterValidator(_arrow), Field(json_schema_extra=ARROW)]
+ArrowText = Annotated[str, AfterValidator(_read_by(parse_arrow)), Field(json_schema_extra=ARROW)]
 
 
 class LinkedGraph(Model):
@@ -354,7 +348,7 @@ class LinkedRule:
 
 RuleText = Annotated[
     str | dict[str, str],
-    BeforeValidator(_rule, json_schema_input_type=str | dict[str, str]),
+    BeforeValidator(_read_by(parse_rule), json_schema_input_type=str | dict[str, str]),
 ]
 
 
@@ -409,12 +403,7 @@ class LinkedGate(Gate):
         return True
 
 
-def _place(text: str) -> str:
-    parse_node(text)
-    return text
-
-
-Place = Annotated[str, AfterValidator(_place)]
+Place = Annotated[str, AfterValidator(_read_by(parse_node))]
 
 
 class LinkedEffect(Model):
