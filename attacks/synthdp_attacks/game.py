@@ -11,7 +11,7 @@ let a classifier recognise the model rather than the record.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -440,12 +440,6 @@ def declared_targets(
             + ("" if units is None else "; with `units`, numbers that stand there")
         )
     return tuple(map(int, asked))
-
-
-SELECTORS: dict[str, Callable[[Codes, int, np.random.Generator], tuple[int, ...]]] = {
-    "random": random_targets,
-    "isolated": isolated_targets,
-}
 
 
 def isolation(rows: Codes, *, neighbours: int = 5, units: Codes | None = None) -> FloatArray:

@@ -60,7 +60,8 @@ class Knowledge:
         Raises:
             SynthdpError: a name is unknown, or the section is contradictory.
         """
-        known, groups = tuple(columns), dict(graph.groups)
+        known = tuple(columns)
+        groups = {name: expand(members, {}, known) for name, members in graph.groups.items()}
         required, forbidden = (
             frozenset(
                 pair

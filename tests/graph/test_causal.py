@@ -51,7 +51,7 @@ def test_provenance_follows_the_mode() -> None:
         (Graph(edges=("a -> b", "b -> c", "c -> a")), "cycle: a -> b -> c -> a"),
         (Graph(edges=("a -> x",)), "'x' is neither a column nor a group"),
         (Graph(edges=("a -> a",)), "a -> a is required, and forbidden"),
-        (Graph(groups={"g": ("a", "x")}), "unknown columns x"),
+        (Graph(groups={"g": ("a", "x")}), "'x' is neither a column nor a group"),
         (Graph(edges=("a -> b",), tiers=(("b",), ("a",))), "a -> b is required, and forbidden"),
     ],
 )
