@@ -50,8 +50,6 @@ from synthdp_attacks.threat import (
 
 @dataclass(frozen=True)
 class Trials:
-    """Right guesses of all guesses."""
-
     right: int
     guesses: int
 
@@ -89,7 +87,6 @@ class Risk:
         return self.risk is not None and self.risk.lower > 0
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for a report or a run's record."""
         return {**asdict(self), "shown": self.shown, "warnings": list(self.warnings)}
 
 
@@ -187,7 +184,6 @@ class AnonymityReport:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for a report or a run's record."""
         return {
             "conclusion": self.conclusion,
             "confidential": CONFIDENTIAL,

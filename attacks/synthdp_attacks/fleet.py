@@ -285,7 +285,6 @@ class Results:
     fingerprint: str = field(repr=False)
 
     def path(self, index: int) -> Path:
-        """The result of a task."""
         return self.folder / f"model-{index:06d}.npz"
 
     def mark(self, index: int) -> Path:

@@ -48,7 +48,6 @@ class Others:
 
     @property
     def count(self) -> int:
-        """Number of units."""
         return len(self.rows) if self.units is None else len(self._parts)
 
     def of(self, chosen: Codes) -> Codes:
@@ -57,8 +56,7 @@ class Others:
         if self.units is not None:
             empty = np.zeros(0, dtype=np.intp)
             places = np.concatenate([empty, *(self._parts[unit] for unit in chosen)])
-        drawn: Codes = self.rows[places]
-        return drawn
+        return np.asarray(self.rows[places])
 
     @cached_property
     def _parts(self) -> list[Codes]:
@@ -226,8 +224,8 @@ class _Work:
         pair, second = divmod(index, 2)
         member = bool(self.first_has_target[pair]) != bool(second) and not self.control
         rows = self._training_rows(pair, member)
-        shuffled: Codes = rows[np.random.default_rng(self._seed(1, index)).permutation(len(rows))]
-        return shuffled
+        order = np.random.default_rng(self._seed(1, index)).permutation(len(rows))
+        return np.asarray(rows[order])
 
     def _seed(self, *key: int) -> np.random.SeedSequence:
         # Made afresh in the task: a shared SeedSequence counts its children and so differs between

@@ -186,7 +186,6 @@ class ShadowFreeReport:
 
     @property
     def conclusion(self) -> str:
-        """One plain sentence and the caveats."""
         row = self.main
         area, gap = row.auc, row.advantage
         numbers = (
@@ -207,7 +206,6 @@ class ShadowFreeReport:
         return f"{finding} ({numbers}). {CAVEAT} One training run gives no bound on epsilon."
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for a report or a run's record."""
         return {
             "conclusion": self.conclusion,
             "confidential": CONFIDENTIAL,

@@ -120,7 +120,6 @@ class AttackVerdict:
 
     @property
     def name(self) -> str:
-        """Extractor or white-box score, and the judge."""
         return f"{self.row.extractor} with {self.row.classifier}"
 
     @property
@@ -143,7 +142,6 @@ class AttackVerdict:
         return ""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, one level deep but for intervals."""
         row = self.row.to_json()
         rates = {key: value for key, value in row.items() if key.startswith("tpr_at")}
         return {
@@ -306,7 +304,6 @@ class MembershipReport:
                 )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, without infinities, for a report or a run's record."""
         return {
             "conclusion": self.conclusion,
             "confidential": CONFIDENTIAL,

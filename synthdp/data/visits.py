@@ -99,7 +99,6 @@ class VisitFrame:
 
     @classmethod
     def from_spec(cls, spec: LinkedSpec) -> VisitFrame:
-        """The frame that a spec declares."""
         data = spec.dataset
         people, events = data.persons_name, data.visits_name
         persons = Domain.from_spec(spec.columns[people])
@@ -162,7 +161,6 @@ class VisitFrame:
 
     @cached_property
     def calendar(self) -> ColumnDomain:
-        """When in the study."""
         lower, upper = int(self.order.lower), int(self.until)
         return _even("calendar", lower, max(upper, lower + 1), SETTINGS.calendar)
 
@@ -209,7 +207,6 @@ class VisitFrame:
 
     @cached_property
     def number(self) -> ColumnDomain:
-        """How many visits, or the number of a visit: from 0."""
         return _ordinal("number", [str(k) for k in range(self.most + 1)])
 
     @cached_property

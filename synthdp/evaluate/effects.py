@@ -144,7 +144,6 @@ def compare_effects(
 
 
 def effect_name(effect: Effect) -> str:
-    """The contrast in words."""
     return f"{effect.treated} against {effect.control or 'all other rows'}"
 
 

@@ -142,7 +142,6 @@ class FidelityReport:
         return self.association_synthetic - self.association_real
 
     def distances(self) -> dict[str, Any]:
-        """The mean distances and those of the columns, as plain values."""
         means = {"tv1": self.tv1, "tv2": self.tv2, "tv3": self.tv3}
         return means | {"by_column": dict(self.by_column)}
 

@@ -101,8 +101,7 @@ def values_of(domain: Domain, frame: pd.DataFrame) -> dict[str, Floats]:
 
 def known_in(values: Values, names: Sequence[str]) -> Mask:
     """Rows that miss none of the columns, `[rows]`."""
-    known: Mask = np.all([~np.isnan(values[name]) for name in names], axis=0)
-    return known
+    return np.asarray(np.all([~np.isnan(values[name]) for name in names], axis=0))
 
 
 def varies(values: Floats) -> bool:

@@ -236,11 +236,8 @@ def random_targets(domain: Domain, count: int) -> tuple[str, ...]:
 
 def summarize(targets: Sequence[str], utility: UtilityReport) -> PaperReport:
     """The mean gap over targets; a target counts once, by the mean over its learners."""
-    gaps = (
-        _gap(utility, "accuracy", "points of accuracy", 100.0),
-        _gap(utility, "auc", "AUC", 1.0),
-        _gap(utility, "r2", "R²", 1.0),
-    )
+    metrics = (("accuracy", "points of accuracy", 100.0), ("auc", "AUC", 1.0), ("r2", "R²", 1.0))
+    gaps = (_gap(utility, *metric) for metric in metrics)
     return PaperReport(tuple(targets), utility, tuple(g for g in gaps if g is not None))
 
 

@@ -39,7 +39,6 @@ class RealFigures:
         return asdict(self)
 
     def metrics(self) -> dict[str, float]:
-        """By names of their own: figures on real persons, without noise."""
         found = {f"tv_{name}": both[0] for name, both in self.distances.items()}
         known = {name: both for name, both in self.learnt.items() if both is not None}
         learnt = {"next_auc": float(np.mean([x for x, _ in known.values()]))} if known else {}
@@ -77,7 +76,6 @@ def real_figures(
 
 
 def _of(views: Views, chosen: npt.NDArray[np.bool_]) -> Views:
-    """The rows of some persons."""
     kept = {name: chosen[owners] for name, owners in views.owners.items()}
     return Views(
         {name: views.codes[name][keep] for name, keep in kept.items()},

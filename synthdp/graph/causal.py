@@ -270,7 +270,6 @@ class CausalGraph:
         )
 
     def pdag(self) -> Pdag:
-        """A working copy for orientation."""
         return Pdag(
             self.nodes, directed=self.directed, undirected=self.undirected, shielded=self.confounded
         )

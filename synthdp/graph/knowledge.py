@@ -232,11 +232,9 @@ class Pdag:
         return self._linked[a]
 
     def directed(self) -> list[Pair]:
-        """Arrows, in node order."""
         return [(a, b) for a in self.nodes for b in self.ordered(self.children[a])]
 
     def undirected(self) -> list[Pair]:
-        """Undirected links, in node order."""
         return [
             (a, b)
             for a in self.nodes
@@ -245,7 +243,6 @@ class Pdag:
         ]
 
     def ordered(self, names: Iterable[str]) -> list[str]:
-        """Names in node order."""
         return sorted(names, key=self._rank.__getitem__)
 
     def reaches(self, a: str, b: str) -> bool:

@@ -296,7 +296,6 @@ class Layout:
     bends: dict[Route, list[Point]] = field(default_factory=dict)
 
     def ends(self, pair: Pair) -> Pair:
-        """The columns of a pair from left to right."""
         left, right = sorted(pair, key=lambda n: self.boxes[n].x + self.boxes[n].width / 2)
         return left, right
 
@@ -410,7 +409,6 @@ NAMES = {"arrow": "head", "circle": "ring"}
 
 
 def by_pair(links: Sequence[PagLink] | None) -> Mapping[frozenset[str], PagLink]:
-    """The marked link of each pair that has one."""
     return {frozenset((link.a, link.b)): link for link in links or ()}
 
 

@@ -275,7 +275,6 @@ def predict(
 
 
 def targets_in(pair: Pair, targets: Collection[str]) -> int:
-    """How many of the pair are targets."""
     return sum(name in targets for name in pair)
 
 
@@ -500,7 +499,6 @@ class PairTables:
         return tuple(pair for pair, table in self.pairs.items() if table.dependent)
 
     def has(self, first: str, second: str) -> bool:
-        """Whether the table of two columns was measured."""
         return (first, second) in self.pairs or (second, first) in self.pairs
 
     def table(self, first: str, second: str) -> Probabilities:

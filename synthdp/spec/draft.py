@@ -537,7 +537,6 @@ class FoundColumn:
     error: float
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON for `--json`."""
         return {
             "column": self.name,
             "entry": dict(self.entry),

@@ -250,7 +250,6 @@ def _inserted(text: str, node: Any, at: int, shown: str) -> str:
 
 
 def _dropped(text: str, loc: Loc) -> str:
-    """The text without the entry at `loc`."""
     node: Any = _reached(text, loc[:-1])[0]
     spans, listed = _spans(text, node), isinstance(node, yaml.SequenceNode)
     at = int(loc[-1]) if listed else [key.value for key, _ in node.value].index(loc[-1])

@@ -124,7 +124,6 @@ class Ask(Protocol):
 
 
 def ask_unit(ask: Ask, names: tuple[str, ...]) -> dict[str, Any]:
-    """The `privacy_unit` section."""
     likely = likely_id(names)
     kind = answer(ask, replace(UNIT, default=None if likely is None else "id"))
     if kind == "row":
@@ -172,7 +171,6 @@ def ask_rows(ask: Ask, unit: Mapping[str, Any], *, known: int | None = None) -> 
 
 
 def ask_budget(ask: Ask, rows: int) -> dict[str, Any]:
-    """Epsilon and delta for a table of `rows` rows."""
     small = Annotated[Real, Field(gt=0, lt=1 / rows)]
     delta = replace(DELTA, answer=small, default=suggested_delta(rows))
     return {q.field: answer(ask, q) for q in (EPSILON, delta)}

@@ -264,7 +264,6 @@ def svt_pc(knowledge: Knowledge, level: float, budget: SparseVectorBudget) -> pr
 def em_pc(
     knowledge: Knowledge, level: float, budget: private.SelectionBudget
 ) -> private.SelectionStrategy:
-    """The deletions of EM-PC, with the noise of a budget."""
     test, noise = (budget.domain, budget.test), budget.deviation
     questions = Questions(*test, rows=budget.rows, level=level, noise=noise)
     return partial(deletions, knowledge, questions)

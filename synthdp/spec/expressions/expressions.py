@@ -167,7 +167,6 @@ class _Reader:
     negated: bool = False
 
     def calculated(self) -> ExpressionOperand:
-        """The value of a text that is one."""
         node = self.source.parsed()
         operand = self.operand(node)
         if operand.constant or operand.kind not in ("number", "date"):
@@ -176,7 +175,6 @@ class _Reader:
         return operand
 
     def operand(self, node: ast.expr) -> ExpressionOperand:
-        """The value at a node of the tree."""
         match node:
             case ast.Name():
                 return self._column(node)
@@ -262,7 +260,6 @@ class _Reader:
         return inputs
 
     def truth(self, node: ast.expr) -> Truth:
-        """The truth at a node of the tree."""
         match node:
             case ast.BoolOp(op=op, values=parts):
                 return (every if isinstance(op, ast.And) else some)(each(self.truth, parts))
@@ -382,7 +379,6 @@ class _Reader:
 
 
 def described(operand: ExpressionOperand) -> str:
-    """An operand as a message names it."""
     if operand.name and not operand.constant:
         return f"column {operand.name!r}"
     if operand.kind == "literal":

@@ -109,7 +109,6 @@ def linked_in(text: str, *, path: str) -> LinkedSpec | None:
 def _parsed(
     text: str, path: str, *, graph_alone: bool = False
 ) -> tuple[Node, ReleaseSpec | LinkedSpec]:
-    """The tree and the checked spec of a text."""
     tree, mistakes = read(text.removeprefix("\ufeff"))
     problems = [_problem(path, tree, m, (m.line, m.column)) for m in mistakes]
     if tree is None or tree.kind != "map":

@@ -235,22 +235,18 @@ class LinkedDataset(Described):
 
     @property
     def persons_name(self) -> str:
-        """The protected table's name."""
         return next(n for n, table in self.tables.items() if isinstance(table, PersonsTable))
 
     @property
     def visits_name(self) -> str:
-        """The name of the table of visits."""
         return next(n for n, table in self.tables.items() if isinstance(table, VisitsTable))
 
     @property
     def persons(self) -> PersonsTable:
-        """The protected table."""
         return next(t for t in self.tables.values() if isinstance(t, PersonsTable))
 
     @property
     def visits(self) -> VisitsTable:
-        """The table of visits."""
         return next(t for t in self.tables.values() if isinstance(t, VisitsTable))
 
 
@@ -586,7 +582,6 @@ class LinkedSpec(Model):
         return self
 
     def rules(self) -> tuple[LinkedRule, ...]:
-        """The constraints of a checked spec."""
         found = list[LinkedRule]()
         for kind, nodes in map(parse_rule, self.constraints):
             named: Any = kind
@@ -597,7 +592,6 @@ class LinkedSpec(Model):
 
     @property
     def order_column(self) -> Datetime | Integer:
-        """The column that orders visits, of a checked spec."""
         column: Any = self.columns[self.dataset.visits_name][self.dataset.visits.order]
         return cast(Datetime | Integer, column)
 
