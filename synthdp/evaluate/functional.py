@@ -12,7 +12,7 @@ as its expressions read them.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import islice
@@ -64,25 +64,18 @@ NEEDED = Evidence()
 
 
 @dataclass(frozen=True)
-class OrderClaim:
-    """A constraint on `columns` that needs no more than its text."""
-
-    columns: tuple[str, ...]
-    text: str
-
-
-@dataclass(frozen=True)
-class LevelsClaim:
-    """Each value of the first of `columns` goes with one of the second; `pairs` says with which.
+class Claim:
+    """An order of two columns, or that each value of the first goes with one of the second: `pairs`
+    says with which.
 
     `text` is that as a constraint, empty where expressions cannot say it, and `remark` says it in
     words.
     """
 
     columns: tuple[str, str]
-    pairs: Mapping[float, float]
     text: str
-    remark: str
+    remark: str = ""
+    pairs: Mapping[float, float] | None = None
 
 
 def values_of(domain: Domain, frame: pd.DataFrame) -> dict[str, Floats]:
@@ -124,7 +117,7 @@ def few_values(name: str, column: Column, values: Values) -> bool:
 
 def level_claims(
     columns: Mapping[str, Column], values: Values, *, related: Sequence[frozenset[str]]
-) -> list[LevelsClaim]:
+) -> list[Claim]:
     """Functions among columns of few values that follow from no others, nor are `related`."""
     names = list(columns)
     pairs = {
@@ -146,7 +139,7 @@ def level_claims(
         remark = f"each {quoted(a)} goes with one {quoted(b)}"
         if turned:
             remark += ", and the other way round: one of the two is enough"
-        claims.append(LevelsClaim((a, b), found, text, remark))
+        claims.append(Claim((a, b), text, remark, found))
     return claims
 
 
@@ -209,7 +202,7 @@ def _literal(column: Column, value: float) -> str:
 
 def order_claims(
     columns: Mapping[str, Column], values: Values, *, related: Collection[frozenset[str]]
-) -> list[OrderClaim]:
+) -> list[Claim]:
     """Orders that hold in all rows and follow from no others, nor of `related` columns."""
     above: dict[str, set[str]] = {name: set() for name in columns}
     for a, b in itertools.combinations(columns, 2):
@@ -219,7 +212,7 @@ def order_claims(
         if upper is not None:
             above[b if upper == a else a].add(upper)
     return [
-        OrderClaim((low, high), f"{quoted(low)} <= {quoted(high)}")
+        Claim((low, high), f"{quoted(low)} <= {quoted(high)}")
         for low, highs in above.items()
         for high in sorted(highs, key=list(columns).index)
         if not any(high in above[between] for between in highs)
@@ -359,28 +352,25 @@ class _Screen:
         orders = order_claims(ranged, self.real, related=declared)
         levels = level_claims(few, self.real, related=declared)
 
-        kinds: tuple[Iterable[Suggestion], ...] = (self._ordered(orders), self._levels(levels))
+        kinds = (self._told(orders), self._told(levels))
         return [found for kind in kinds for found in islice(kind, self.limits.shown)]
 
-    def _ordered(self, claims: Sequence[OrderClaim]) -> Iterator[Suggestion]:
+    def _told(self, claims: Sequence[Claim]) -> Iterator[Suggestion]:
         for claim in claims[: self.limits.checked]:
-            line, expression = self._line(claim.text), parse(claim.text, self.spec.columns)[0]
-            if not line or expression is None or expression.violated(self.real).any():
-                continue
-            broken = _share(expression.violated(self.drawn), known_in(self.drawn, claim.columns))
-            holds = int(known_in(self.real, claim.columns).sum())
-            yield Suggestion("constraint", claim.columns, line, "", holds, broken)
-
-    def _levels(self, claims: Sequence[LevelsClaim]) -> Iterator[Suggestion]:
-        for claim in claims[: self.limits.checked]:
-            x, y = (self.drawn[n] for n in claim.columns)
-            goes_with = np.array([claim.pairs.get(v, np.nan) for v in x.tolist()])
-            there = ~np.isnan(x) & ~np.isnan(y)
-            broken = _share(~np.isnan(goes_with) & (goes_with != y), there)
             line = self._line(claim.text)
             expression = parse(claim.text, self.spec.columns)[0] if line else None
             if expression is None or expression.violated(self.real).any():
                 line = ""
+            there = known_in(self.drawn, claim.columns)
+            if claim.pairs is not None:
+                x, y = (self.drawn[n] for n in claim.columns)
+                goes_with = np.array([claim.pairs.get(v, np.nan) for v in x.tolist()])
+                wrong = ~np.isnan(goes_with) & (goes_with != y)
+            elif line and expression is not None:
+                wrong = expression.violated(self.drawn)
+            else:
+                continue
+            broken = float(wrong[there].mean()) if there.any() else None
             holds = int(known_in(self.real, claim.columns).sum())
             kind: Literal["constraint", "words"] = "constraint" if line else "words"
             yield Suggestion(kind, claim.columns, line, claim.remark, holds, broken)
@@ -407,8 +397,3 @@ class _Screen:
         constraints = (*self.spec.constraints, text)
         amended = self.spec.model_copy(update={"constraints": constraints})
         return "" if set(cross_problems(amended)) - self._problems else line
-
-
-def _share(rows: Mask, among: Mask) -> float | None:
-    """Share of `rows` among others; None where there are no others."""
-    return float(rows[among].mean()) if among.any() else None

@@ -32,13 +32,12 @@ from synthdp.evaluate.effects import (
 from synthdp.evaluate.fidelity import FidelityReport, PairPlot, fidelity
 from synthdp.evaluate.learners import PAPER_CLASSIFIERS, PaperReport, random_targets, summarize
 from synthdp.evaluate.utility import SIDES, Features, UtilityReport, trainings, utility
+from synthdp.graph.causal import CausalGraph
 from synthdp.progress import Advance, Steps, unheard
+from synthdp.spec.model import Column, Evaluation
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from synthdp.graph.causal import CausalGraph
-    from synthdp.spec.model import Column, Evaluation
 
 Right = tuple[npt.NDArray[np.bool_], ...]
 
@@ -403,16 +402,10 @@ def _analysed(
         implied = compare_independences(real[1], synthetic[1], domain=domain, graph=graph, rng=rng)
         report = replace(report, independences=implied)
     begin(PAIR_PLOTS)
-    return replace(report, pairs=_pairs(real[1], synthetic[1], domain, settings.targets))
-
-
-def _pairs(
-    real: Codes, drawn: Codes, domain: Domain, targets: Sequence[str]
-) -> tuple[PairPlot, PairPlot] | None:
-    """Pair plots of the same few columns of both tables, which synthetic rows alone decide."""
     if len(domain) < 2:
-        return None
+        return report
+    drawn = synthetic[1]  # synthetic rows alone decide which columns are shown
     strengths = tables.association(*tables.grid(domain, drawn[:5000], drawn))
-    chosen = tables.most_connected(domain.names, strengths, first=targets)
-    first, second = (tables.pair_plot(domain, codes, chosen, like=drawn) for codes in (real, drawn))
-    return first, second
+    chosen = tables.most_connected(domain.names, strengths, first=settings.targets)
+    first, second = (tables.pair_plot(domain, c, chosen, like=drawn) for c in (real[1], drawn))
+    return replace(report, pairs=(first, second))

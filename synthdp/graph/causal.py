@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, combinations, product
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import networkx as nx
 
@@ -20,11 +20,7 @@ from synthdp.graph.pag import PagLink, links_of_json, unsettled
 from synthdp.graph.picture import draw
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.load.wording import nearest
-from synthdp.spec.model import Graph
-
-if TYPE_CHECKING:
-    from synthdp.spec.model import Column, Effect
-
+from synthdp.spec.model import Column, Effect, Graph
 
 Provenance = Literal[
     "given", "required", "learned", "supported", "refuted", "undecided", "predictive"

@@ -24,7 +24,6 @@ from synthdp.spec.model.evaluation import *
 from synthdp.spec.model.fields import *
 from synthdp.spec.model.graph import *
 from synthdp.spec.model.linked import *
-from synthdp.spec.model.waves import *
 
 _DATASET = {
     "id": "people",

@@ -402,8 +402,7 @@ class Labelled(Mapped):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        categories: tuple[str, ...] = getattr(self, "categories", ())
-        return categories
+        return tuple(getattr(self, "categories", ()))
 
     def texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         yield from ((("categories", i), text) for i, text in enumerate(self.labels))

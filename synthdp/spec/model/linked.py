@@ -93,6 +93,8 @@ class PersonsTable(Model):
 
 
 class Ends(Model):
+    """What else than stopping ends a person's visits."""
+
     death: Annotated[str, AfterValidator(lambda text: str(parse_node(text)))] = told(
         "the persons' column with the date of death, missing for those who live", "persons.death"
     )
