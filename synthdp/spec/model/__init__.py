@@ -41,11 +41,6 @@ _COLUMNS = {
     },
     "income": {"type": "number", "lower": 0.0, "upper": 200_000.0, "spikes": [0.0], "decimals": 0},
 }
-_PUBLICATION = {
-    "curators": [{"name": "Office of Statistics", "type": "Government"}],
-    "intended_use": "teaching, and trying out methods",
-    "region": "United States of America",
-}
 
 
 class ReleaseSpec(Model):
@@ -99,9 +94,7 @@ class ReleaseSpec(Model):
     )
     tracking: Tracking = key("where the release is logged", {"enabled": False}, default=Tracking())
     compute: Compute = key("where the work is done", {"threads": 2}, default=Compute())
-    publication: Publication | None = key(
-        "what a public register asks about the release", _PUBLICATION, default=None
-    )
+    publication: Publication | None = PUBLICATION
     waves: Waves | None = key(
         "which wave this is of a table that is collected again and again; all waves have one"
         " dataset.id and one ledger",

@@ -464,6 +464,17 @@ class Publication(Model):
     )
 
 
+PUBLICATION = key(
+    "what a public register asks about the release",
+    {
+        "curators": [{"name": "Office of Statistics", "type": "Government"}],
+        "intended_use": "teaching, and trying out methods",
+        "region": "United States of America",
+    },
+    default=None,
+)
+
+
 class Signing(Model):
     """Who signs the bundle. A spec names only the variable that says where the key lies."""
 

@@ -30,6 +30,7 @@ from synthdp.spec.load.wording import got, same_but_for_case
 from synthdp.spec.model.columns import RESOLUTION_SECONDS, Column, Datetime, Integer
 from synthdp.spec.model.dataset import (
     OUT_OF_DOMAIN,
+    PUBLICATION,
     Compute,
     CsvSource,
     DataFrameSource,
@@ -550,15 +551,7 @@ class LinkedSpec(Model):
     )
     tracking: Tracking = key("where the release is logged", {"enabled": False}, default=Tracking())
     compute: Compute = key("where the work is done", {"threads": 2}, default=Compute())
-    publication: Publication | None = key(
-        "what a public register asks about the release",
-        {
-            "curators": [{"name": "Office of Statistics", "type": "Government"}],
-            "intended_use": "teaching, and trying out methods",
-            "region": "United States of America",
-        },
-        default=None,
-    )
+    publication: Publication | None = PUBLICATION
     signing: Signing = key("who vouches for the bundle", {"required": False}, default=Signing())
 
     @model_validator(mode="before")
