@@ -83,7 +83,8 @@ def _mean_defined(parts: Sequence[FloatArray]) -> FloatArray:
 
 def _ratio(above: npt.NDArray[Any], below: npt.NDArray[Any]) -> FloatArray:
     """Quotient where the divisor is positive, NaN elsewhere."""
-    return np.divide(above, below, out=np.full(len(below), np.nan), where=below > 0)
+    none = np.full(len(below), np.nan)
+    return np.asarray(np.divide(above, below, out=none, where=below > 0))
 
 
 def accuracy(predicted: IntVector, labels: IntVector, weights: Weights) -> FloatArray:

@@ -67,7 +67,7 @@ class Knowledge:
                 pair
                 for edge in edges
                 for pair in product(
-                    *(expand(n, groups, known) for n in (edge.causes, edge.effects))
+                    expand(edge.causes, groups, known), expand(edge.effects, groups, known)
                 )
             )
             for edges in (graph.edges, graph.forbidden)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -110,9 +110,9 @@ def _parsed(
     text: str, path: str, *, graph_alone: bool = False
 ) -> tuple[Node, ReleaseSpec | LinkedSpec]:
     tree, mistakes = read(text.removeprefix("\ufeff"))
-    model: type[ReleaseSpec | LinkedSpec]
-    fill: Callable[[Any], ReleaseSpec | LinkedSpec]
-    check: Callable[[Any], list[SpecMistake]]
+    model: Any
+    fill: Any
+    check: Any
     problems = [_problem(path, tree, m, (m.line, m.column)) for m in mistakes]
     if tree is None or tree.kind != "map":
         raise SpecError(_listed(problems or [_no_map(path, tree)]))
@@ -122,11 +122,11 @@ def _parsed(
 
         model, fill, check = LinkedSpec, fill_linked, linked_problems
     try:
-        spec = fill(model.model_validate(tree.value()))
+        spec: ReleaseSpec | LinkedSpec = fill(model.model_validate(tree.value()))
     except ValidationError as error:
         problems += _field_problems(path, tree, findings(error, model))
         raise SpecError(_listed(problems)) from None
-    found = [] if problems else check(spec)
+    found: list[SpecMistake] = [] if problems else check(spec)
     if graph_alone:
         own = ("privacy", "shares", "graph")
         found = [m for m in found if m.loc[:2] != own[:2] or m.loc == own]
