@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 
-from synthdp_attacks.one_release import MINIMUM_ROWS
+from synthdp_attacks.one_release import checked_tables
 from synthdp_attacks.report import CAVEAT, CONFIDENTIAL
 from synthdp_attacks.statistics import CONFIDENCE, Counts, Interval, advantage, clopper_pearson
 from synthdp_attacks.threat import (
@@ -50,8 +50,6 @@ from synthdp_attacks.threat import (
 
 @dataclass(frozen=True)
 class Trials:
-    """Right guesses of all guesses."""
-
     right: int
     guesses: int
 
@@ -89,7 +87,6 @@ class Risk:
         return self.risk is not None and self.risk.lower > 0
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for a report or a run's record."""
         return {**asdict(self), "shown": self.shown, "warnings": list(self.warnings)}
 
 
@@ -187,7 +184,6 @@ class AnonymityReport:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for a report or a run's record."""
         return {
             "conclusion": self.conclusion,
             "confidential": CONFIDENTIAL,
@@ -215,23 +211,13 @@ def attack_anonymity(
     Raises:
         AttackError: a table outside the domain or too small, or columns that cannot be asked for.
     """
-    given = {"synthetic": synthetic, "members": members, "control": control}
-    tables = [public.checked(table, name) for name, table in given.items()]
-    for name, table in zip(given, tables, strict=True):
-        if len(table) < MINIMUM_ROWS:
-            raise AttackError(
-                f"{name} has {len(table)} rows; at least {MINIMUM_ROWS} are needed, and some"
-                " hundreds to say much"
-            )
+    tables = checked_tables(public, synthetic=synthetic, members=members, control=control)
     columns = len(public.sizes)
     if columns < 2:
         raise AttackError("a table of one column has nothing to link or infer from")
-    guesses = whole("guesses", guesses, least=1)
     secrets = columns_asked("secrets", secrets, columns) if len(secrets) else ()
-    if parties is not None:
-        parties = parties_asked(parties, columns)
     shuffled = list(map(int, rng.permutation(columns)))
-    parties = parties or (shuffled[::2], shuffled[1::2])
+    parties = (shuffled[::2], shuffled[1::2]) if parties is None else parties
     risks = [
         singling_out(*tables, public=public, rng=rng, width=1, guesses=guesses),
         singling_out(*tables, public=public, rng=rng, guesses=guesses),
@@ -366,6 +352,9 @@ def linkability(
             f" {len(synthetic)}"
         )
 
+    def meet(first: Codes, second: Codes) -> Trials:  # how many records have a row in both lists
+        return Trials.of((first[:, :, None] == second[:, None, :]).any(axis=(1, 2)))
+
     def linked(targets: Codes) -> Trials:
         chosen = targets[rng.permutation(len(targets))[:guesses]]
         sides = []
@@ -375,7 +364,7 @@ def linkability(
                 for _, d in hamming(chosen[:, held], synthetic[:, held])
             ]
             sides.append(np.concatenate(parts))
-        return _meet(*sides)
+        return meet(*sides)
 
     attack, others = linked(members), linked(control)
     shape = (attack.guesses, len(synthetic))
@@ -383,12 +372,7 @@ def linkability(
         np.argpartition(rng.random(shape), neighbours - 1, axis=1)[:, :neighbours] for _ in range(2)
     ]
     question = f"linking {len(first)} columns with {len(second)}"
-    return risk_of(question, attack, others, _meet(*blind))
-
-
-def _meet(first: Codes, second: Codes) -> Trials:
-    """How many records have a row in both lists."""
-    return Trials.of((first[:, :, None] == second[:, None, :]).any(axis=(1, 2)))
+    return risk_of(question, attack, others, meet(*blind))
 
 
 # --- inference: guess one column of a record from the others and the release ---

@@ -56,7 +56,6 @@ class Progress:
     finished: int
     failed: int
     total: int
-    elapsed_s: float
     remaining_s: float | None
     underway: int = 0
 
@@ -157,7 +156,7 @@ class Fleet:
                 furthest = max(furthest, done + int(sum(map(results.share, running))))
                 underway = furthest - done  # what a dead worker had done is done again
                 if told != (told := (done, len(failed), underway)):
-                    self.progress(Progress(done, len(failed), count, elapsed, remaining, underway))
+                    self.progress(Progress(done, len(failed), count, remaining, underway))
 
         tell()
         with self._telling(tell):
@@ -285,7 +284,6 @@ class Results:
     fingerprint: str = field(repr=False)
 
     def path(self, index: int) -> Path:
-        """The result of a task."""
         return self.folder / f"model-{index:06d}.npz"
 
     def mark(self, index: int) -> Path:

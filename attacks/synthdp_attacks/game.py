@@ -11,7 +11,7 @@ let a classifier recognise the model rather than the record.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -48,7 +48,6 @@ class Others:
 
     @property
     def count(self) -> int:
-        """Number of units."""
         return len(self.rows) if self.units is None else len(self._parts)
 
     def of(self, chosen: Codes) -> Codes:
@@ -57,8 +56,7 @@ class Others:
         if self.units is not None:
             empty = np.zeros(0, dtype=np.intp)
             places = np.concatenate([empty, *(self._parts[unit] for unit in chosen)])
-        drawn: Codes = self.rows[places]
-        return drawn
+        return np.asarray(self.rows[places])
 
     @cached_property
     def _parts(self) -> list[Codes]:
@@ -226,8 +224,8 @@ class _Work:
         pair, second = divmod(index, 2)
         member = bool(self.first_has_target[pair]) != bool(second) and not self.control
         rows = self._training_rows(pair, member)
-        shuffled: Codes = rows[np.random.default_rng(self._seed(1, index)).permutation(len(rows))]
-        return shuffled
+        order = np.random.default_rng(self._seed(1, index)).permutation(len(rows))
+        return np.asarray(rows[order])
 
     def _seed(self, *key: int) -> np.random.SeedSequence:
         # Made afresh in the task: a shared SeedSequence counts its children and so differs between
@@ -440,12 +438,6 @@ def declared_targets(
             + ("" if units is None else "; with `units`, numbers that stand there")
         )
     return tuple(map(int, asked))
-
-
-SELECTORS: dict[str, Callable[[Codes, int, np.random.Generator], tuple[int, ...]]] = {
-    "random": random_targets,
-    "isolated": isolated_targets,
-}
 
 
 def isolation(rows: Codes, *, neighbours: int = 5, units: Codes | None = None) -> FloatArray:

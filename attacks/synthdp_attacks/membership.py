@@ -26,6 +26,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
+from synthdp_attacks import statistics as stats
 from synthdp_attacks.fleet import Fleet
 from synthdp_attacks.game import (
     MINIMUM_PAIRS,
@@ -38,16 +39,7 @@ from synthdp_attacks.game import (
 )
 from synthdp_attacks.one_release import LIKELIHOODS
 from synthdp_attacks.report import AttackVerdict, MembershipReport, attack_row, judged
-from synthdp_attacks.statistics import (
-    Claim,
-    Counts,
-    Interval,
-    advantage,
-    choose_threshold,
-    provable_epsilon,
-    roc,
-    shared_confidence,
-)
+from synthdp_attacks.statistics import Claim, Counts, Interval
 from synthdp_attacks.threat import (
     AttackError,
     BoolArray,
@@ -300,7 +292,7 @@ class _Attack:
         held_out = held_out_scores(
             classifier, self.shadows, game.shadow_members, game.shadow_pairs, seed=self.seed
         )
-        return choose_threshold(held_out, game.shadow_members, delta=delta)
+        return stats.choose_threshold(held_out, game.shadow_members, delta=delta)
 
 
 def attack_membership(
@@ -444,7 +436,7 @@ def judge(
             found = _outcomes(games, seeds, public, name, *judges).items()
             rows += [attack_row(name, c, GameOutcome.together(o)) for c, o in found]
     begin("verdicts")
-    confidence = shared_confidence(1 + len(also) + elsewhere)
+    confidence = stats.shared_confidence(1 + len(also) + elsewhere)
     arena = _Arena(games, controls, seeds, public, claim, confidence)
     verdict, outcomes = arena.verdict(main)
     pooled = GameOutcome.together(outcomes)
@@ -453,10 +445,12 @@ def judge(
         per_target=tuple(_gap([outcome]) for outcome in outcomes),
         table=tuple(rows),
         baseline=_gap(_outcomes(games, seeds, public, *BASELINE)[BASELINE[1]]),
-        epsilon_provable=provable_epsilon(
+        epsilon_provable=stats.provable_epsilon(
             verdict.row.models, delta=claim.delta if claim else 0.0, confidence=confidence
         ),
-        roc=tuple((float(fpr), float(tpr)) for fpr, tpr in roc(pooled.scores, pooled.members)),
+        roc=tuple(
+            (float(fpr), float(tpr)) for fpr, tpr in stats.roc(pooled.scores, pooled.members)
+        ),
         remarks=_remarks(games, public),
         dropped=sum(game.lost for game in games),
         others=tuple(arena.verdict(attack)[0] for attack in also),
@@ -532,7 +526,7 @@ def _counts(outcomes: list[GameOutcome]) -> Counts:
 
 
 def _gap(outcomes: list[GameOutcome]) -> Interval:
-    return advantage(_counts(outcomes))
+    return stats.advantage(_counts(outcomes))
 
 
 def _remarks(games: Sequence[Game], public: Public) -> tuple[str, ...]:

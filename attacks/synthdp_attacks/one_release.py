@@ -186,7 +186,6 @@ class ShadowFreeReport:
 
     @property
     def conclusion(self) -> str:
-        """One plain sentence and the caveats."""
         row = self.main
         area, gap = row.auc, row.advantage
         numbers = (
@@ -207,7 +206,6 @@ class ShadowFreeReport:
         return f"{finding} ({numbers}). {CAVEAT} One training run gives no bound on epsilon."
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for a report or a run's record."""
         return {
             "conclusion": self.conclusion,
             "confidential": CONFIDENTIAL,
@@ -241,18 +239,16 @@ def attack_release(
     """
     if unknown := sorted(set(attacks) - set(SCORES)):
         raise AttackError(f"unknown attack {', '.join(unknown)}; known: {', '.join(SCORES)}")
-    names = ("synthetic", "members", "non_members", "reference")
-    given = zip(names, (synthetic, members, non_members, reference), strict=True)
-    tables = {name: public.checked(table, name) for name, table in given}
-    for name, table in tables.items():
-        if len(table) < MINIMUM_ROWS:
-            raise AttackError(
-                f"{name} has {len(table)} rows; at least {MINIMUM_ROWS} are needed, and"
-                f" {ENOUGH_ROWS} to say much"
-            )
-    view = View(public, tables["synthetic"], tables["reference"], seed=int(rng.integers(2**31)))
-    asked = np.concatenate([tables["members"], tables["non_members"]])
-    is_member = np.arange(len(asked)) < len(tables["members"])
+    synthetic, members, non_members, reference = checked_tables(
+        public,
+        synthetic=synthetic,
+        members=members,
+        non_members=non_members,
+        reference=reference,
+    )
+    view = View(public, synthetic, reference, seed=int(rng.integers(2**31)))
+    asked = np.concatenate([members, non_members])
+    is_member = np.arange(len(asked)) < len(members)
     calibration = np.zeros(len(asked), dtype=bool)  # half of the members, and of the others
     for side in (np.flatnonzero(is_member), np.flatnonzero(~is_member)):
         calibration[rng.permutation(side)[: len(side) // 2]] = True
@@ -267,6 +263,22 @@ def attack_release(
         control=control,
         warnings=_warnings(view, rows[MAIN_SCORE], control),
     )
+
+
+def checked_tables(public: Public, **tables: Codes) -> list[Codes]:
+    """The tables as codes `[rows, columns]` inside `public`, each of enough rows.
+
+    Raises:
+        AttackError: a table outside the domain or too small.
+    """
+    checked = [public.checked(table, name) for name, table in tables.items()]
+    for name, table in zip(tables, checked, strict=True):
+        if len(table) < MINIMUM_ROWS:
+            raise AttackError(
+                f"{name} has {len(table)} rows; at least {MINIMUM_ROWS} are needed, and"
+                f" {ENOUGH_ROWS} to say much"
+            )
+    return checked
 
 
 def best_threshold(scores: FloatArray, members: BoolArray) -> float:

@@ -11,16 +11,7 @@ from typing import Any
 
 from synthdp_attacks import statistics as stats
 from synthdp_attacks.game import GameOutcome
-from synthdp_attacks.statistics import (
-    Claim,
-    Counts,
-    Interval,
-    allowed_true_positives,
-    epsilon_lower_bound,
-    power_warnings,
-    profile_excess,
-    proven_rates,
-)
+from synthdp_attacks.statistics import Claim, Counts, Interval
 from synthdp_attacks.threat import BoolArray, FloatArray
 
 LOW_RATES = (0.01, 0.001)
@@ -120,7 +111,6 @@ class AttackVerdict:
 
     @property
     def name(self) -> str:
-        """Extractor or white-box score, and the judge."""
         return f"{self.row.extractor} with {self.row.classifier}"
 
     @property
@@ -135,15 +125,15 @@ class AttackVerdict:
             return f"epsilon is at least {self.epsilon_lower:.2f} with 95% confidence"
         if self.claim is not None and (self.profile_excess or 0.0) > 0:
             hits, alarms = self.proven
+            most = stats.allowed_true_positives(self.claim.pairs(), alarms)
             return (
                 "its whole curve of true against false positives is exceeded with 95% confidence:"
                 f" at most {alarms:.2%} false positives come with at least {hits:.2%} true ones,"
-                f" where it allows at most {allowed_true_positives(self.claim.pairs(), alarms):.2%}"
+                f" where it allows at most {most:.2%}"
             )
         return ""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, one level deep but for intervals."""
         row = self.row.to_json()
         rates = {key: value for key, value in row.items() if key.startswith("tpr_at")}
         return {
@@ -183,11 +173,11 @@ def judged(
         confidence=confidence,
         advantage=stats.advantage(guesses, confidence=confidence),
         control=stats.advantage(control, confidence=confidence) if control and enough else None,
-        proven=proven_rates(counts, confidence=confidence),
-        epsilon_lower=epsilon_lower_bound(
+        proven=stats.proven_rates(counts, confidence=confidence),
+        epsilon_lower=stats.epsilon_lower_bound(
             counts, delta=claim.delta if claim else 0.0, confidence=confidence
         ),
-        profile_excess=profile_excess(counts, claim.pairs(), confidence=confidence)
+        profile_excess=stats.profile_excess(counts, claim.pairs(), confidence=confidence)
         if claim
         else None,
         claim=claim,
@@ -282,7 +272,7 @@ class MembershipReport:
         """Everything a reader must know before believing the numbers."""
         main = self.verdict
         return (
-            *power_warnings(
+            *stats.power_warnings(
                 main.row.models, self.claim, main.advantage, confidence=main.confidence
             ),
             *self._controls(),
@@ -306,7 +296,6 @@ class MembershipReport:
                 )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, without infinities, for a report or a run's record."""
         return {
             "conclusion": self.conclusion,
             "confidential": CONFIDENTIAL,

@@ -313,14 +313,6 @@ def _check_pair(epsilon: object, delta: object) -> None:
         )
 
 
-def ceiling_accuracy(epsilon: float, delta: float) -> float:
-    """Greatest accuracy of any attack on an (epsilon, delta)-private release.
-
-    Both worlds are equally likely: (e^eps + delta) / (1 + e^eps).
-    """
-    return (1 + ceiling_advantage(epsilon, delta)) / 2
-
-
 def ceiling_advantage(epsilon: float, delta: float) -> float:
     """Greatest TPR - FPR of any attack on an (epsilon, delta)-private release."""
     _check_pair(epsilon, delta)

@@ -111,8 +111,7 @@ class Public:
     def of_kind(self, rows: Codes, columns: Codes) -> BoolArray:
         """Which rows are of the kind that has these columns."""
         own = int(columns[0])
-        found: BoolArray = rows[:, own] < self.sizes[own] - bool(self.kinds)
-        return found
+        return np.asarray(rows[:, own] < self.sizes[own] - bool(self.kinds))
 
     def checked(self, codes: Codes, what: str) -> Codes:
         """`codes` as an array of shape `[rows, columns]` inside the domain.
@@ -294,7 +293,6 @@ class Bins:
 
     @property
     def size(self) -> int:
-        """Codes of the column."""
         return len(self.edges) - 1 + self.missing
 
 

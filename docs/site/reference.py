@@ -19,8 +19,8 @@ from pydantic.fields import FieldInfo
 
 from synthdp.spec.load.yaml_tree import plain
 from synthdp.spec.model import LinkedSpec, ReleaseSpec
+from synthdp.spec.model.dataset import Disjoint, Rotating
 from synthdp.spec.model.linked import PersonsTable, VisitsTable
-from synthdp.spec.model.waves import Disjoint, Rotating
 from synthdp.spec.writing import json_schema
 
 HEAD = """# Spec reference

@@ -39,9 +39,9 @@ from synthdp.bundle.table_files import (
     resource,
 )
 from synthdp.data.kinds import column_kind
-from synthdp.drawing.graph import arrows
 from synthdp.files import read_text
 from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.picture import arrows
 from synthdp.model.visits.planning import END_NUMBERS, STEP_PAIRS, plan_linked
 from synthdp.report.public.visits import Pair, VisitContent, render_visits
 from synthdp.spec.model import LinkedSpec, Node

@@ -95,9 +95,9 @@ def diff(
     """Compare two graphs: links added, removed and turned, structural Hamming distance, F1 of
     arcs.
     """
-    from synthdp.drawing.graph import DIFFERENCE, draw
     from synthdp.graph.causal import difference
     from synthdp.graph.formats import read_graph
+    from synthdp.graph.picture import DIFFERENCE, draw
 
     found = difference(*(read_graph(path, lists=True) for path in (before, after)))
     if svg is not None:

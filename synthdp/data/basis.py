@@ -49,8 +49,7 @@ class Scale:
 
     def __call__(self, numbers: Floats) -> Floats:
         """Scaled numbers, same shape; NaN stays."""
-        scaled: Floats = np.interp(numbers, self.knots, self.values)
-        return scaled
+        return np.asarray(np.interp(numbers, self.knots, self.values))
 
 
 def range_scale(column: ColumnDomain) -> Scale:
@@ -174,16 +173,12 @@ class Basis:
 
     def reference(self, rows: int = 4096) -> Floats:
         """Functions of uniform and independent columns, `[rows, terms]`: public, and no data."""
-        return self._of(self._uniform(np.random.Generator(np.random.Philox(key=0)), rows))
-
-    def _uniform(self, rng: np.random.Generator, rows: int) -> dict[str, Floats]:
-        values: dict[str, Floats] = {}
-        for name in self.columns:
-            column = self.domain[name]
+        rng, values = np.random.Generator(np.random.Philox(key=0)), dict[str, Floats]()
+        for column in map(self.domain.__getitem__, self.columns):
             low, high = (-1, 1) if column.ranged else (0, column.levels)
             drawn = rng.uniform(low, high, rows)
-            values[name] = drawn if column.ranged else np.floor(drawn)
-        return values
+            values[column.name] = drawn if column.ranged else np.floor(drawn)
+        return self._of(values)
 
     def matrix(self, frame: pd.DataFrame, codes: Codes) -> Floats:
         """Functions of each row, `[rows, terms]`. Each row's depend on that row alone.

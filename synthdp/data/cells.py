@@ -80,7 +80,6 @@ class Cell:
 
     @property
     def single(self) -> int | None:
-        """The only whole number in it."""
         first, last = self.wholes
         return first if first == last else None
 

@@ -59,22 +59,18 @@ class ColumnDomain:
 
     @property
     def missing_level(self) -> int | None:
-        """The state that stands for a missing value."""
         return self.levels - 1 if self.missing else None
 
     @property
     def ranged(self) -> bool:
-        """Whether values are numbers or instants rather than categories."""
         return COLUMN_TYPES[self.type].ranged
 
     @property
     def ordered(self) -> bool:
-        """Whether the order of the (non-missing) levels means something."""
         return COLUMN_TYPES[self.type].ordered
 
     @property
     def continuous(self) -> bool:
-        """Whether values are real numbers."""
         return COLUMN_TYPES[self.type].continuous
 
     @property

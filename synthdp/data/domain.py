@@ -61,7 +61,6 @@ class Domain:
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """Levels of each column, in order."""
         return tuple(c.levels for c in self.columns)
 
     @cached_property
@@ -105,8 +104,7 @@ def level_features(column: ColumnDomain) -> FloatArray:
     features = np.zeros((column.levels, len(members)))
     for k, levels in enumerate(members):
         features[levels, k] = 1
-    normal: FloatArray = features / np.linalg.norm(features, axis=1, keepdims=True)
-    return normal
+    return np.asarray(features / np.linalg.norm(features, axis=1, keepdims=True))
 
 
 def _halves(levels: list[int], *, whole: bool = True) -> list[list[int]]:

@@ -44,25 +44,15 @@ import numpy.typing as npt
 from synthdp.data.column_domain import Meaning, category_text, id_text, is_missing
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.kinds import column_kind
-from synthdp.data.kinds.kind import Codes, EncodedColumn, Floats, Read, missing_in
+from synthdp.data.kinds.kind import Codes as Codes
+from synthdp.data.kinds.kind import EncodedColumn as EncodedColumn
+from synthdp.data.kinds.kind import Floats, Read, missing_in
 from synthdp.errors import DataError, instead
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-
-__all__ = [
-    "Codes",
-    "EncodedColumn",
-    "cleaned",
-    "decode",
-    "decode_column",
-    "encode",
-    "encode_column",
-    "operand_values",
-    "to_numbers",
-]
 
 Cells: TypeAlias = "pd.Series[Any] | pa.Array | pa.ChunkedArray"
 
@@ -193,15 +183,15 @@ def places_by(values: Cells, place: Callable[[str], int]) -> npt.NDArray[np.int6
 
 def unit_numbers(values: Cells) -> npt.NDArray[np.int64]:
     """A number for each row, the same exactly where `id_text` is; -1 without an id."""
-    return _units(values, {})
+    known: dict[str, int] = {}
+    return _units(values, lambda text: known.setdefault(text, len(known)))
 
 
 def unit_texts(values: Cells) -> npt.NDArray[np.object_]:
     """`id_text` of each row's id, empty where there is none."""
     known: dict[str, int] = {}
-    numbers = _units(values, known)
-    texts: npt.NDArray[np.object_] = np.array([*known, ""], dtype=object)[numbers]
-    return texts
+    numbers = _units(values, lambda text: known.setdefault(text, len(known)))
+    return np.asarray(np.array([*known, ""], dtype=object)[numbers])
 
 
 def unit_places(values: Cells, known: Mapping[str, int]) -> npt.NDArray[np.int64]:
@@ -209,20 +199,15 @@ def unit_places(values: Cells, known: Mapping[str, int]) -> npt.NDArray[np.int64
     that it has not.
     """
 
+    return _units(values, lambda text: known.get(text, -2))
+
+
+def _units(values: Cells, place: Callable[[str], int]) -> npt.NDArray[np.int64]:
     def number(value: Any) -> float:
         text = id_text(value)
-        return known.get(text, -2) if text else math.nan
+        return place(text) if text else math.nan
 
     return np.nan_to_num(_walk(values, number, None).numbers, nan=-1).astype(np.int64)
-
-
-def _units(values: Cells, known: dict[str, int]) -> npt.NDArray[np.int64]:
-    def number(value: Any) -> float:
-        text = id_text(value)
-        return known.setdefault(text, len(known)) if text else math.nan
-
-    numbers = _walk(values, number, None).numbers
-    return np.where(np.isnan(numbers), -1, numbers).astype(np.int64)
 
 
 def _walk(values: Cells, meaning: Meaning, column: ColumnDomain | None) -> Read:

@@ -52,7 +52,6 @@ class LevelGroups:
 
     @cached_property
     def coarse(self) -> Domain:
-        """The domain whose levels are the groups."""
         if not self.starts:
             return self.domain
         columns = (
@@ -80,8 +79,7 @@ class LevelGroups:
         """Sums of `values`, whose `axis` has the levels of a column, over its groups."""
         if name not in self.starts:
             return values
-        summed: Floats = np.add.reduceat(values, self.starts[name], axis=axis)
-        return summed
+        return np.asarray(np.add.reduceat(values, self.starts[name], axis=axis))
 
     def drawn(
         self, groups: Levels, margins: Sequence[Floats], *, rng: np.random.Generator
@@ -118,8 +116,7 @@ class LevelGroups:
         rank[order] = np.arange(len(groups)) - np.repeat(np.cumsum(rows) - rows, rows)
         uniform = (rank + rng.random(len(groups))) / rows[groups]
         levels = np.searchsorted(ends, before[groups] + uniform * mass[groups], side="right")
-        inside: npt.NDArray[np.intp] = levels.clip(starts[groups], (starts + count - 1)[groups])
-        return inside
+        return np.asarray(levels.clip(starts[groups], (starts + count - 1)[groups]))
 
 
 def _are_groups(column: ColumnDomain, starts: Starts) -> bool:

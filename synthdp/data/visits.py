@@ -25,7 +25,7 @@ part of the most that it can be. It is of that person's rows alone, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -38,9 +38,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, decode_column
 from synthdp.data.kinds import column_kind
 from synthdp.data.kinds.ranges import drawn_wholes, level_of
-from synthdp.spec.model import Integer, Number, Ordinal
-from synthdp.spec.model.columns import RangedColumn
-from synthdp.spec.model.linked import LinkedSpec
+from synthdp.spec.model import Integer, LinkedSpec, Number, Ordinal, RangedColumn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,7 +99,6 @@ class VisitFrame:
 
     @classmethod
     def from_spec(cls, spec: LinkedSpec) -> VisitFrame:
-        """The frame that a spec declares."""
         data = spec.dataset
         people, events = data.persons_name, data.visits_name
         persons = Domain.from_spec(spec.columns[people])
@@ -134,19 +131,15 @@ class VisitFrame:
         return f"{self.people}.{column}"
 
     def first(self, column: str) -> str:
-        """That of a column of the first visit."""
         return f"{self.events}[1].{column}"
 
     def last(self, column: str) -> str:
-        """That of a column of the last visit."""
         return f"{self.events}[last].{column}"
 
     def before(self, column: str) -> str:
-        """That of a column of the visit before."""
         return f"{self.events}[-1].{column}"
 
     def now(self, column: str) -> str:
-        """That of a column of a visit."""
         return f"{self.events}.{column}"
 
     def many(self, column: str = "number") -> str:
@@ -168,7 +161,6 @@ class VisitFrame:
 
     @cached_property
     def calendar(self) -> ColumnDomain:
-        """When in the study."""
         lower, upper = int(self.order.lower), int(self.until)
         return _even("calendar", lower, max(upper, lower + 1), SETTINGS.calendar)
 
@@ -191,7 +183,7 @@ class VisitFrame:
     def modelled(self) -> Domain:
         """The columns of persons in all views, by their names there."""
         own = [*self.columns.columns, *([] if self.age is None else [self.age])]
-        return Domain(tuple(replace(c, name=self.person(c.name)) for c in own))
+        return Domain(tuple(_named(self.person, own)))
 
     @cached_property
     def added(self) -> tuple[tuple[ColumnDomain, ...], tuple[ColumnDomain, ...]]:
@@ -215,41 +207,29 @@ class VisitFrame:
 
     @cached_property
     def number(self) -> ColumnDomain:
-        """How many visits, or the number of a visit: from 0."""
         return _ordinal("number", [str(k) for k in range(self.most + 1)])
 
     @cached_property
     def views(self) -> Mapping[str, Domain]:
         """The columns of each view."""
         end = _ordinal("end", self.ends)
-        known = [replace(c, name=self.now(c.name)) for c in (self.number, end)]
-        till = [] if self.till is None else [replace(self.till, name=self.last("till"))]
+        known = _named(self.now, [self.number, end])
+        till = [] if self.till is None else _named(self.last, [self.till])
         first = [self.order, *self.of_visits.columns]
         aged = [] if self.age is None else [self.age]
         last = [*self.of_visits.columns, self.calendar, *aged, _with_missing(self.gap)]
         before = [*self.of_visits.columns, self.calendar, _with_missing(self.gap)]
         now = [self.number, self.gap, self.calendar, *aged, *self.of_visits.columns]
         people = self.modelled.columns
-        steps = Domain(
-            (
-                *people,
-                *(replace(c, name=self.before(c.name)) for c in before),
-                *(replace(c, name=self.now(c.name)) for c in now),
-            )
-        )
-        return {
-            PERSONS: Domain((*people, *known, *till)),
-            OUTER: Domain(
-                (
-                    *people,
-                    *(replace(c, name=self.first(c.name)) for c in first),
-                    *(replace(c, name=self.last(c.name)) for c in last),
-                    *known,
-                )
-            ),
-            SECOND: steps,
-            STEPS: steps,
-        }
+        steps = Domain((*people, *_named(self.before, before), *_named(self.now, now)))
+        outer = (*people, *_named(self.first, first), *_named(self.last, last), *known)
+        persons = Domain((*people, *known, *till))
+        return {PERSONS: persons, OUTER: Domain(outer), SECOND: steps, STEPS: steps}
+
+
+def _named(place: Callable[[str], str], columns: Iterable[ColumnDomain]) -> list[ColumnDomain]:
+    """Columns by the names that they have in a view."""
+    return [replace(c, name=place(c.name)) for c in columns]
 
 
 def _even(name: str, lower: int, upper: int, most: int) -> ColumnDomain:
@@ -275,7 +255,6 @@ def _ordinal(name: str, labels: tuple[str, ...] | list[str]) -> ColumnDomain:
 
 
 def column(name: str, declared: Integer | Number | Ordinal) -> ColumnDomain:
-    """One column as levels."""
     return Domain.from_spec({name: declared}).columns[0]
 
 
@@ -362,7 +341,10 @@ def views_of(frame: VisitFrame, read: CodedVisits) -> Views:
     last = first + counts[some] - 1
     start = np.full(persons, frame.order.lower)
     start[some] = when[first]
-    people = _people(frame, read, start)
+    people = read.persons
+    if frame.age is not None and read.births is not None:
+        age = levels_between(frame.age, start - read.births)
+        people = np.column_stack([people, age]).astype(np.uint16)
     gap = np.diff(when, prepend=0.0)
     gaps = levels_between(frame.gap, gap)
     gaps[first] = frame.gap.levels  # none
@@ -426,14 +408,6 @@ def _numbers(
             found[frame.many(c.name)] = part(there)
         found[frame.now(c.name)] = part(parts * there) / SETTINGS.parts
     return found
-
-
-def _people(frame: VisitFrame, read: CodedVisits, start: Floats) -> Codes:
-    """Levels of the persons' columns, `[persons, columns]`; `start` is the first visit's date."""
-    if frame.age is None or read.births is None:
-        return read.persons
-    age = levels_between(frame.age, start - read.births)
-    return np.column_stack([read.persons, age]).astype(np.uint16)
 
 
 def _ends(frame: VisitFrame, read: CodedVisits, counts: Positions) -> Positions:

@@ -32,11 +32,10 @@ from synthdp.data.encoding import Codes, operand_values
 from synthdp.evaluate.utility import build_features, clamped_numbers, join
 from synthdp.graph.causal import CausalGraph, adjustment
 from synthdp.spec.expressions.expressions import parse
+from synthdp.spec.model import Column, Effect
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from synthdp.spec.model import Column, Effect
 
 
 FloatArray = npt.NDArray[np.float64]
@@ -144,7 +143,6 @@ def compare_effects(
 
 
 def effect_name(effect: Effect) -> str:
-    """The contrast in words."""
     return f"{effect.treated} against {effect.control or 'all other rows'}"
 
 
@@ -414,7 +412,10 @@ def claims(graph: CausalGraph, most: int = 64) -> list[tuple[str, str, tuple[str
         x, y = order[i], order[j]
         if frozenset((x, y)) in without_claim or (x, y) in separators:
             continue
-        given = graph.parents(y) if not graph.latent else _separator(graph, x, y)
+        given: tuple[str, ...] | None = graph.parents(y)
+        if graph.latent:  # the parents of y or x that d-separate them
+            sets = (s for s in (graph.parents(y), graph.parents(x)) if not {x, y} & {*s})
+            given = next((s for s in sets if graph.d_separated(x, y, s)), None)
         if given is None:
             continue
         separators[x, y] = given
@@ -434,14 +435,6 @@ def _candidate_pairs(size: int) -> list[list[int]]:
         pairs = pairs[pairs[:, 0] < pairs[:, 1]]
     listed: list[list[int]] = pairs.tolist()
     return listed
-
-
-def _separator(graph: CausalGraph, x: str, y: str) -> tuple[str, ...] | None:
-    """The parents of y or x that d-separate them where causes are latent; None if neither do."""
-    for given in (graph.parents(y), graph.parents(x)):
-        if not {x, y} & set(given) and graph.d_separated(x, y, given):
-            return given
-    return None
 
 
 def conditional_dependence(x: Levels, y: Levels, given: Levels) -> Dependence:

@@ -30,15 +30,12 @@ AnyCodes = npt.NDArray[np.integer[Any]]
 class FidelitySettings:
     """How tables are counted, and how many columns and levels a pair plot has.
 
-    `chunk_rows`: a column's keys of one chunk stay in the second-level cache; `dense_cells`: of one
-    table, above which only the cells that occur are kept, and `dense_total` of all together, 256
-    MiB of counters. Of pairs, `max_cells` are counted at once, unless one pair alone has more, with
-    `max_keys` cell numbers in memory. A plot has `plot_columns`, each of `plot_levels` at most.
+    `dense_cells`: of one table, above which only the cells that occur are kept. Of pairs,
+    `max_cells` are counted at once, unless one pair alone has more, with `max_keys` cell numbers in
+    memory. A plot has `plot_columns`, each of `plot_levels` at most.
     """
 
-    chunk_rows: int = 1 << 15
     dense_cells: int = 1 << 18
-    dense_total: int = 1 << 25
     max_cells: int = 1 << 21
     max_keys: int = 1 << 20
     plot_columns: int = 10
@@ -76,10 +73,10 @@ class CrossTable:
 def count_tables(
     codes: AnyCodes, sizes: Sequence[int], tables: Sequence[tuple[int, ...]]
 ) -> tuple[CrossTable, ...]:
-    """One `CrossTable` for each tuple of column positions in `tables`, in one pass over the rows.
+    """One `CrossTable` for each tuple of column positions in `tables`.
 
-    Levels `[rows, columns]` are below the column's entry of `sizes`. Memory is that of the tables
-    and of one chunk of rows. Of a table of many cells only those that occur are kept.
+    Levels `[rows, columns]` are below the column's entry of `sizes`. Of a table of many cells only
+    those that occur are kept.
 
     Raises:
         ValueError: a table has more cells than a 64-bit integer can number.
@@ -88,47 +85,22 @@ def count_tables(
     >>> table.counts
     array([0, 2, 1, 0])
     """
-    shapes = [tuple(sizes[c] for c in table) for table in tables]
-    counters, free = list[_Counter](), SETTINGS.dense_total
-    for shape in shapes:
+    columns, found = np.ascontiguousarray(codes.T), list[CrossTable]()
+    for table in tables:
+        shape = tuple(sizes[c] for c in table)
         if (cells := math.prod(shape)) > np.iinfo(np.int64).max:
             raise ValueError(
                 f"a table of {len(shape)} columns has {cells} cells, more than a 64-bit key can"
                 " name; use fewer columns"
             )
-        counters.append(_Counter(cells if cells <= min(SETTINGS.dense_cells, free) else None))
-        free -= len(counters[-1].counts)
-    step = SETTINGS.chunk_rows
-    for start in range(0, len(codes), step):
-        columns = np.ascontiguousarray(codes[start : start + step].T, dtype=np.int64)
-        for table, shape, counter in zip(tables, shapes, counters, strict=True):
-            keys = columns[table[0]]
-            for column, size in zip(table[1:], shape[1:], strict=True):
-                keys = keys * size + columns[column]
-            counter.add(keys)
-    return tuple(
-        CrossTable(table, shape, counter.keys, counter.counts)
-        for table, shape, counter in zip(tables, shapes, counters, strict=True)
-    )
-
-
-class _Counter:
-    """Counts of all `cells` of a table, or of those that occur."""
-
-    def __init__(self, cells: int | None) -> None:
-        self.keys: IntArray | None = np.zeros(0, dtype=np.int64) if cells is None else None
-        self.counts: IntArray = np.zeros(cells or 0, dtype=np.int64)
-
-    def add(self, keys: IntArray) -> None:
-        """Count the cells of further rows, by number."""
-        if self.keys is None:
-            self.counts += np.bincount(keys, minlength=len(self.counts))
-            return
-        new, counts = np.unique(keys, return_counts=True)
-        self.keys, cell = np.unique(np.concatenate([self.keys, new]), return_inverse=True)
-        weights = np.concatenate([self.counts, counts])
-        counted = np.bincount(cell, weights=weights, minlength=len(self.keys))
-        self.counts = counted.astype(np.int64)
+        keys = columns[table[0]].astype(np.int64)
+        for column, size in zip(table[1:], shape[1:], strict=True):
+            keys = keys * size + columns[column]
+        if cells <= SETTINGS.dense_cells:
+            found.append(CrossTable(table, shape, None, np.bincount(keys, minlength=cells)))
+        else:
+            found.append(CrossTable(table, shape, *np.unique(keys, return_counts=True)))
+    return tuple(found)
 
 
 def total_variation(a: CrossTable, b: CrossTable) -> float:
@@ -170,7 +142,6 @@ class FidelityReport:
         return self.association_synthetic - self.association_real
 
     def distances(self) -> dict[str, Any]:
-        """The mean distances and those of the columns, as plain values."""
         means = {"tv1": self.tv1, "tv2": self.tv2, "tv3": self.tv3}
         return means | {"by_column": dict(self.by_column)}
 

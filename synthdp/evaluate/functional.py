@@ -12,7 +12,7 @@ as its expressions read them.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import islice
@@ -36,9 +36,6 @@ Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Values = Mapping[str, Floats]
 """Columns by name, `[rows]` each: dates in days since 1970, categories by position, NaN missing."""
-CUT = "range"
-"""The part of a number that is the range it lies in."""
-COARSER_FIRST = ("quarter", "month", "weekday", "hour", "day of the month", "year", "week")
 
 
 @dataclass(frozen=True)
@@ -48,10 +45,9 @@ class Evidence:
     `rows`: fewest with all values, and `others` in which a column is not at its commonest one;
     `odds`: a claim is shown where chance alone would give it a probability of about e^-odds;
     `first_rows`: rows that are looked at first; `values`: most of a column of whole numbers that is
-    looked at as if it had categories; `years`: most of a constraint by the year of a date;
-    `turned`: least share of pairs of values of different rows in which an order is turned, computed
-    from `shuffled` rows at most; `alike`: least overlap of declared ranges, as a share of both
-    together, to compare numbers.
+    looked at as if it had categories; `turned`: least share of pairs of values of different rows in
+    which an order is turned, computed from `shuffled` rows at most; `alike`: least overlap of
+    declared ranges, as a share of both together, to compare numbers.
     """
 
     rows: int = 50
@@ -59,7 +55,6 @@ class Evidence:
     odds: float = 20.0
     first_rows: int = 500
     values: int = 40
-    years: int = 12
     turned: float = 0.05
     shuffled: int = 2000
     alike: float = 0.5
@@ -69,27 +64,18 @@ NEEDED = Evidence()
 
 
 @dataclass(frozen=True)
-class OrderClaim:
-    """A constraint on `columns` that needs no more than its text."""
+class Claim:
+    """An order of two columns, or that each value of the first goes with one of the second: `pairs`
+    says with which.
 
-    columns: tuple[str, ...]
-    text: str
-
-
-@dataclass(frozen=True)
-class LevelsClaim:
-    """Each value of the first of `columns` (or its `part`) goes with one of the second.
-
-    The part is one of a date, or the range of a number, which is named by its least value. `pairs`
-    says with which. `text` is that as a constraint, empty where expressions cannot say it,
-    and `remark` says it in words.
+    `text` is that as a constraint, empty where expressions cannot say it, and `remark` says it in
+    words.
     """
 
     columns: tuple[str, str]
-    part: str
-    pairs: Mapping[float, float]
     text: str
-    remark: str
+    remark: str = ""
+    pairs: Mapping[float, float] | None = None
 
 
 def values_of(domain: Domain, frame: pd.DataFrame) -> dict[str, Floats]:
@@ -108,8 +94,7 @@ def values_of(domain: Domain, frame: pd.DataFrame) -> dict[str, Floats]:
 
 def known_in(values: Values, names: Sequence[str]) -> Mask:
     """Rows that miss none of the columns, `[rows]`."""
-    known: Mask = np.all([~np.isnan(values[name]) for name in names], axis=0)
-    return known
+    return np.asarray(np.all([~np.isnan(values[name]) for name in names], axis=0))
 
 
 def varies(values: Floats) -> bool:
@@ -132,7 +117,7 @@ def few_values(name: str, column: Column, values: Values) -> bool:
 
 def level_claims(
     columns: Mapping[str, Column], values: Values, *, related: Sequence[frozenset[str]]
-) -> list[LevelsClaim]:
+) -> list[Claim]:
     """Functions among columns of few values that follow from no others, nor are `related`."""
     names = list(columns)
     pairs = {
@@ -154,7 +139,7 @@ def level_claims(
         remark = f"each {quoted(a)} goes with one {quoted(b)}"
         if turned:
             remark += ", and the other way round: one of the two is enough"
-        claims.append(LevelsClaim((a, b), "", found, text, remark))
+        claims.append(Claim((a, b), text, remark, found))
     return claims
 
 
@@ -187,7 +172,9 @@ def function(x: Floats, y: Floats) -> dict[float, float] | None:
         values, first, place = np.unique(a, return_index=True, return_inverse=True)
         if (b != b[first][place]).any():
             return None
-    if (len(a) - len(values)) * _differ(b) < NEEDED.odds:
+    _, counts = np.unique(b, return_counts=True)
+    differ = 1 - float(((counts / len(b)) ** 2).sum())  # the probability that two values do
+    if (len(a) - len(values)) * differ < NEEDED.odds:
         return None
     return dict(zip(values.tolist(), b[first].tolist(), strict=True))
 
@@ -213,114 +200,9 @@ def _literal(column: Column, value: float) -> str:
     return repr(column.labels[int(value)]) if column.labels else f"{value:.12g}"
 
 
-def cut_claims(
-    numbers: Sequence[str],
-    few: Mapping[str, Column],
-    values: Values,
-    *,
-    related: Sequence[frozenset[str]],
-) -> Iterator[LevelsClaim]:
-    """Columns of few values that are a number cut into ranges; where exactly is not told."""
-    for a in numbers:
-        for b in few:
-            if a in few or {a, b} in related:
-                continue
-            found = ranges(values[a], values[b])
-            if found is not None:
-                remark = (
-                    f"{quoted(b)} is {quoted(a)} cut into ranges; if a codebook says where, write"
-                    f" that as a constraint, e.g. {quoted(a)} > 10 or {quoted(b)} == 'low'"
-                )
-                yield LevelsClaim((a, b), CUT, found, "", remark)
-
-
-def ranges(x: Floats, y: Floats) -> dict[float, float] | None:
-    """The least `x` of each value of `y`, if these part it into ranges, and not by chance.
-
-    By chance, neighbours in the order of `x` differ with the probability that two values of `y` do,
-    so that the evidence is counted as that of `function`.
-    """
-    for rows in (slice(NEEDED.first_rows), slice(None)):
-        known = ~(np.isnan(x[rows]) | np.isnan(y[rows]))
-        order = np.argsort(x[rows][known], kind="stable")
-        a, b = x[rows][known][order], y[rows][known][order]
-        turns = np.flatnonzero(b[1:] != b[:-1]) + 1
-        if len(turns) + 1 != len(np.unique(b)) or (a[turns] == a[turns - 1]).any():
-            return None
-    if (len(b) - len(turns) - 1) * _differ(b) < NEEDED.odds:
-        return None
-    first = [0, *turns.tolist()]
-    return dict(zip(a[first].tolist(), b[first].tolist(), strict=True))
-
-
-def starts_of(x: Floats, starts: Iterable[float]) -> Floats:
-    """The largest of `starts` that each of `x` reaches, or else the least; NaN where missing."""
-    ends = np.sort(np.fromiter(starts, dtype=np.float64))
-    place = np.searchsorted(ends, x, side="right") - 1
-    return np.where(np.isnan(x), np.nan, ends[place.clip(0)])
-
-
-def _differ(y: Floats) -> float:
-    """The probability that two values drawn from `y` differ."""
-    _, counts = np.unique(y, return_counts=True)
-    return 1 - float(((counts / len(y)) ** 2).sum())
-
-
-def calendar_claims(
-    dates: Sequence[str], columns: Mapping[str, Column], values: Values
-) -> Iterator[LevelsClaim]:
-    """Columns of few values that are a function of a part of one of the `dates`."""
-    for date in dates:
-        parts = {part: parts_of(values[date], part) for part in COARSER_FIRST}
-        for name, column in columns.items():
-            for part, numbers in parts.items():
-                found = function(numbers, values[name])
-                if found is not None:
-                    text = _by_year(date, name, column, found) if part == "year" else ""
-                    remark = (
-                        f"{quoted(name)} is a function of the {part} of {quoted(date)}: leave it"
-                        " out of the spec, and compute it from the released dates"
-                    )
-                    yield LevelsClaim((date, name), part, found, text, remark)
-                    break
-
-
-def parts_of(days: Floats, part: str) -> Floats:
-    """A part of dates given in days since 1970, `[rows]`; NaN where missing.
-
-    >>> parts_of(np.array([0.0, 31.5]), "month"), parts_of(np.array([31.5]), "hour")
-    (array([1., 2.]), array([12.]))
-    """
-    seconds = np.where(np.isnan(days), 0, np.round(days * 86_400)).astype(np.int64)
-    when = pd.DatetimeIndex(seconds.astype("datetime64[s]"))
-    read: dict[str, Callable[[], npt.ArrayLike]] = {
-        "quarter": lambda: when.quarter,
-        "month": lambda: when.month,
-        "weekday": lambda: when.day_of_week,
-        "hour": lambda: when.hour,
-        "day of the month": lambda: when.day,
-        "year": lambda: when.year,
-        "week": lambda: when.isocalendar().week,
-    }
-    numbers = np.asarray(read[part](), dtype=np.float64)
-    return np.where(np.isnan(days), np.nan, numbers)
-
-
-def _by_year(date: str, name: str, column: Column, found: Mapping[float, float]) -> str:
-    """The function of the year as a constraint, which compares dates with the turns of years."""
-    if len(found) > NEEDED.years:
-        return ""
-    parts = []
-    for year, value in found.items():
-        first, next_ = f"'{int(year):04d}-01-01'", f"'{int(year) + 1:04d}-01-01'"
-        outside = f"{quoted(date)} < {first} or {quoted(date)} >= {next_}"
-        parts.append(f"({outside} or {quoted(name)} == {_literal(column, value)})")
-    return " and ".join(parts) if len(parts) > 1 else ""
-
-
 def order_claims(
     columns: Mapping[str, Column], values: Values, *, related: Collection[frozenset[str]]
-) -> list[OrderClaim]:
+) -> list[Claim]:
     """Orders that hold in all rows and follow from no others, nor of `related` columns."""
     above: dict[str, set[str]] = {name: set() for name in columns}
     for a, b in itertools.combinations(columns, 2):
@@ -330,7 +212,7 @@ def order_claims(
         if upper is not None:
             above[b if upper == a else a].add(upper)
     return [
-        OrderClaim((low, high), f"{quoted(low)} <= {quoted(high)}")
+        Claim((low, high), f"{quoted(low)} <= {quoted(high)}")
         for low, highs in above.items()
         for high in sorted(highs, key=list(columns).index)
         if not any(high in above[between] for between in highs)
@@ -377,14 +259,12 @@ class Limits:
     """How much is looked at and shown, at most.
 
     `rows` of each table, chosen at random; `columns` of numbers and dates, and as many of
-    categories: the spec's first ones; `dates` whose parts are compared with others; claims of one
-    kind that are `checked`, and suggestions of one kind that are `shown`; characters of the `text`
-    of a constraint.
+    categories: the spec's first ones; claims of one kind that are `checked`, and suggestions of one
+    kind that are `shown`; characters of the `text` of a constraint.
     """
 
     rows: int = 20_000
     columns: int = 60
-    dates: int = 5
     checked: int = 100
     shown: int = 20
     text: int = 1000
@@ -471,36 +351,26 @@ class _Screen:
         declared = [frozenset(e.columns) for e in parsed if e is not None]
         orders = order_claims(ranged, self.real, related=declared)
         levels = level_claims(few, self.real, related=declared)
-        levels += cut_claims(list(ranged), few, self.real, related=declared)
-        dates = [n for n, c in ranged.items() if c.operand == "date"][: self.limits.dates]
-        calendar = calendar_claims(dates, few, self.real)
-        levels += [claim for claim in calendar if frozenset(claim.columns) not in declared]
-        kinds: tuple[Iterable[Suggestion], ...] = (self._ordered(orders), self._levels(levels))
+
+        kinds = (self._told(orders), self._told(levels))
         return [found for kind in kinds for found in islice(kind, self.limits.shown)]
 
-    def _ordered(self, claims: Sequence[OrderClaim]) -> Iterator[Suggestion]:
+    def _told(self, claims: Sequence[Claim]) -> Iterator[Suggestion]:
         for claim in claims[: self.limits.checked]:
-            line, expression = self._line(claim.text), parse(claim.text, self.spec.columns)[0]
-            if not line or expression is None or expression.violated(self.real).any():
-                continue
-            broken = _share(expression.violated(self.drawn), known_in(self.drawn, claim.columns))
-            holds = int(known_in(self.real, claim.columns).sum())
-            yield Suggestion("constraint", claim.columns, line, "", holds, broken)
-
-    def _levels(self, claims: Sequence[LevelsClaim]) -> Iterator[Suggestion]:
-        for claim in claims[: self.limits.checked]:
-            x, y = (self.drawn[n] for n in claim.columns)
-            if claim.part == CUT:
-                x = starts_of(x, claim.pairs)
-            elif claim.part:
-                x = parts_of(x, claim.part)
-            goes_with = np.array([claim.pairs.get(v, np.nan) for v in x.tolist()])
-            there = ~np.isnan(x) & ~np.isnan(y)
-            broken = _share(~np.isnan(goes_with) & (goes_with != y), there)
             line = self._line(claim.text)
             expression = parse(claim.text, self.spec.columns)[0] if line else None
             if expression is None or expression.violated(self.real).any():
                 line = ""
+            there = known_in(self.drawn, claim.columns)
+            if claim.pairs is not None:
+                x, y = (self.drawn[n] for n in claim.columns)
+                goes_with = np.array([claim.pairs.get(v, np.nan) for v in x.tolist()])
+                wrong = ~np.isnan(goes_with) & (goes_with != y)
+            elif line and expression is not None:
+                wrong = expression.violated(self.drawn)
+            else:
+                continue
+            broken = float(wrong[there].mean()) if there.any() else None
             holds = int(known_in(self.real, claim.columns).sum())
             kind: Literal["constraint", "words"] = "constraint" if line else "words"
             yield Suggestion(kind, claim.columns, line, claim.remark, holds, broken)
@@ -527,8 +397,3 @@ class _Screen:
         constraints = (*self.spec.constraints, text)
         amended = self.spec.model_copy(update={"constraints": constraints})
         return "" if set(cross_problems(amended)) - self._problems else line
-
-
-def _share(rows: Mask, among: Mask) -> float | None:
-    """Share of `rows` among others; None where there are no others."""
-    return float(rows[among].mean()) if among.any() else None

@@ -64,40 +64,32 @@ CLASSIFIERS: Mapping[str, Learner] = {
         lambda seed, mask: _linear(LogisticRegression(C=10.0, max_iter=500)), "wide"
     ),
     "boosted_trees": Learner(
-        lambda seed, mask: make_pipeline(
-            ensemble.HistGradientBoostingClassifier(
-                **TREES, categorical_features=mask, random_state=seed
-            )
+        lambda seed, mask: ensemble.HistGradientBoostingClassifier(
+            **TREES, categorical_features=mask, random_state=seed
         ),
         "narrow",
     ),
     "random_forest": Learner(
-        lambda seed, mask: make_pipeline(
-            ensemble.RandomForestClassifier(
-                100, min_samples_leaf=3, max_samples=0.5, random_state=seed
-            )
+        lambda seed, mask: ensemble.RandomForestClassifier(
+            100, min_samples_leaf=3, max_samples=0.5, random_state=seed
         ),
         "narrow",
     ),
-    "knn": Learner(lambda seed, mask: make_pipeline(_Nearest(15)), "wide"),
+    "knn": Learner(lambda seed, mask: _Nearest(15), "wide"),
     "linear_svc": Learner(
         lambda seed, mask: _linear(LinearSVC(dual=False, max_iter=300, random_state=seed)), "wide"
     ),
     # Time grows with the square of the rows.
     "kernel_svc": Learner(
-        lambda seed, mask: make_pipeline(SVC(gamma="scale", random_state=seed)),
-        "wide",
-        max_rows=5000,
+        lambda seed, mask: SVC(gamma="scale", random_state=seed), "wide", max_rows=5000
     ),
 }
 
 REGRESSORS: Mapping[str, Learner] = {
     "ridge": Learner(lambda seed, mask: _linear(Ridge(alpha=1.0)), "wide"),
     "boosted_trees": Learner(
-        lambda seed, mask: make_pipeline(
-            ensemble.HistGradientBoostingRegressor(
-                **TREES, categorical_features=mask, random_state=seed
-            )
+        lambda seed, mask: ensemble.HistGradientBoostingRegressor(
+            **TREES, categorical_features=mask, random_state=seed
         ),
         "narrow",
     ),
@@ -236,11 +228,8 @@ def random_targets(domain: Domain, count: int) -> tuple[str, ...]:
 
 def summarize(targets: Sequence[str], utility: UtilityReport) -> PaperReport:
     """The mean gap over targets; a target counts once, by the mean over its learners."""
-    gaps = (
-        _gap(utility, "accuracy", "points of accuracy", 100.0),
-        _gap(utility, "auc", "AUC", 1.0),
-        _gap(utility, "r2", "R²", 1.0),
-    )
+    metrics = (("accuracy", "points of accuracy", 100.0), ("auc", "AUC", 1.0), ("r2", "R²", 1.0))
+    gaps = (_gap(utility, *metric) for metric in metrics)
     return PaperReport(tuple(targets), utility, tuple(g for g in gaps if g is not None))
 
 

@@ -32,13 +32,12 @@ from synthdp.evaluate.effects import (
 from synthdp.evaluate.fidelity import FidelityReport, PairPlot, fidelity
 from synthdp.evaluate.learners import PAPER_CLASSIFIERS, PaperReport, random_targets, summarize
 from synthdp.evaluate.utility import SIDES, Features, UtilityReport, trainings, utility
+from synthdp.graph.causal import CausalGraph
 from synthdp.progress import Advance, Steps, unheard
+from synthdp.spec.model import Column, Evaluation
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from synthdp.graph.causal import CausalGraph
-    from synthdp.spec.model import Column, Evaluation
 
 Right = tuple[npt.NDArray[np.bool_], ...]
 
@@ -215,18 +214,13 @@ def _separated(
     from synthdp.evaluate.learners import CLASSIFIERS, class_scores
 
     half, learner = len(real) // 2, CLASSIFIERS[name]
-    (train, labels), (test, truth) = (
-        _stacked(real.take(rows), other.take(rows))
-        for rows in (np.arange(half), np.arange(half, len(real)))
-    )
-    trained = class_scores(learner, train, labels, test, classes=2, mask=mask, seed=seed)
-    return trained.output[:, 1], truth
-
-
-def _stacked(real: Features, other: Features) -> tuple[Features, npt.NDArray[np.int64]]:
-    """Rows of both kinds one after the other, and their labels: 0 is real."""
     both = Features(np.vstack([real.wide, other.wide]), np.vstack([real.narrow, other.narrow]))
-    return both, np.repeat([0, 1], [len(real), len(other)])
+    label = np.repeat([0, 1], [len(real), len(other)])  # 0 is real
+    trains = np.concatenate([np.arange(len(own)) < half for own in (real, other)])
+    train, test = (both.take(np.flatnonzero(rows)) for rows in (trains, ~trains))
+    settings: dict[str, Any] = {"classes": 2, "mask": mask, "seed": seed}
+    trained = class_scores(learner, train, label[trains], test, **settings)
+    return trained.output[:, 1], label[~trains]
 
 
 ANALYSES = ("two-sample test", "coverage of intervals", "subgroups")
@@ -408,16 +402,10 @@ def _analysed(
         implied = compare_independences(real[1], synthetic[1], domain=domain, graph=graph, rng=rng)
         report = replace(report, independences=implied)
     begin(PAIR_PLOTS)
-    return replace(report, pairs=_pairs(real[1], synthetic[1], domain, settings.targets))
-
-
-def _pairs(
-    real: Codes, drawn: Codes, domain: Domain, targets: Sequence[str]
-) -> tuple[PairPlot, PairPlot] | None:
-    """Pair plots of the same few columns of both tables, which synthetic rows alone decide."""
     if len(domain) < 2:
-        return None
+        return report
+    drawn = synthetic[1]  # synthetic rows alone decide which columns are shown
     strengths = tables.association(*tables.grid(domain, drawn[:5000], drawn))
-    chosen = tables.most_connected(domain.names, strengths, first=targets)
-    first, second = (tables.pair_plot(domain, codes, chosen, like=drawn) for codes in (real, drawn))
-    return first, second
+    chosen = tables.most_connected(domain.names, strengths, first=settings.targets)
+    first, second = (tables.pair_plot(domain, c, chosen, like=drawn) for c in (real[1], drawn))
+    return replace(report, pairs=(first, second))

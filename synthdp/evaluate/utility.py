@@ -83,8 +83,8 @@ def _mean_defined(parts: Sequence[FloatArray]) -> FloatArray:
 
 def _ratio(above: npt.NDArray[Any], below: npt.NDArray[Any]) -> FloatArray:
     """Quotient where the divisor is positive, NaN elsewhere."""
-    quotient: FloatArray = np.divide(above, below, out=np.full(len(below), np.nan), where=below > 0)
-    return quotient
+    none = np.full(len(below), np.nan)
+    return np.asarray(np.divide(above, below, out=none, where=below > 0))
 
 
 def accuracy(predicted: IntVector, labels: IntVector, weights: Weights) -> FloatArray:
@@ -122,8 +122,7 @@ def mean_absolute_error(predicted: FloatArray, values: FloatArray, weights: Weig
 def _row_mean(weights: Weights, values: npt.NDArray[Any]) -> FloatArray:
     """Weighted mean of one value per row, shape `[resamples]`."""
     sums = (weights.astype(np.float64) @ values[:, None].astype(np.float64))[:, 0]
-    mean: FloatArray = sums / weights.sum(axis=1, dtype=np.float64)
-    return mean
+    return np.asarray(sums / weights.sum(axis=1, dtype=np.float64))
 
 
 # --- utility ---
@@ -162,12 +161,10 @@ class UtilityReport:
 
     @property
     def mean_auc_real(self) -> float | None:
-        """Mean AUC, over targets and classifiers, after training on real rows."""
         return self._mean_auc(0)
 
     @property
     def mean_auc_synthetic(self) -> float | None:
-        """Mean AUC, over targets and classifiers, after training on synthetic rows."""
         return self._mean_auc(1)
 
     @property
@@ -378,7 +375,6 @@ class Features:
         return len(self.narrow)
 
     def take(self, rows: npt.NDArray[np.integer]) -> Features:
-        """The given rows, in that order."""
         return Features(self.wide[rows], self.narrow[rows])
 
 

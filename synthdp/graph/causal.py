@@ -10,21 +10,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, combinations, product
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import networkx as nx
 
-from synthdp.drawing.graph import draw
 from synthdp.errors import SynthdpError
 from synthdp.graph.knowledge import Knowledge, Pair, Pdag, cpdag_of, expand, extend, refuse_cycle
 from synthdp.graph.pag import PagLink, links_of_json, unsettled
+from synthdp.graph.picture import draw
 from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.load.wording import nearest
-from synthdp.spec.model import Graph
-
-if TYPE_CHECKING:
-    from synthdp.spec.model import Column, Effect
-
+from synthdp.spec.model import Column, Effect, Graph
 
 Provenance = Literal[
     "given", "required", "learned", "supported", "refuted", "undecided", "predictive"
@@ -270,7 +266,6 @@ class CausalGraph:
         )
 
     def pdag(self) -> Pdag:
-        """A working copy for orientation."""
         return Pdag(
             self.nodes, directed=self.directed, undirected=self.undirected, shielded=self.confounded
         )

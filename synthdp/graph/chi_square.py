@@ -243,8 +243,7 @@ class Mixture:
 
     def moment(self, power: int) -> Floats:
         """Sum of a power of the weights, `[tests]`."""
-        total: Floats = (self.weights**power).sum(1)
-        return total
+        return np.asarray((self.weights**power).sum(1))
 
 
 def answers(m: Mixture, *, level: float, margin: float) -> list[Answer]:
@@ -311,8 +310,7 @@ def _halved(tests: int, below: Callable[[Floats], Mask]) -> Floats:
         t = (low + high) / 2
         still = below(t)
         low, high = np.where(still, t, low), np.where(still, high, t)
-    middle: Floats = (low + high) / 2
-    return middle
+    return np.asarray((low + high) / 2)
 
 
 def weakest_effects(m: Mixture, *, level: float, rng: np.random.Generator) -> Floats:
@@ -382,15 +380,13 @@ def normal(weights: Floats) -> Floats:
 def kron(left: Floats, right: Floats) -> Floats:
     """Kronecker products of matrices `[tests, i, i]` and `[tests, k, k]`."""
     size = left.shape[1] * right.shape[1]
-    product: Floats = np.einsum("tij,tkl->tikjl", left, right).reshape(len(left), size, size)
-    return product
+    return np.asarray(np.einsum("tij,tkl->tikjl", left, right).reshape(len(left), size, size))
 
 
 def with_eigenvalues(matrices: Floats, change: Callable[[Floats], Floats]) -> Floats:
     """Symmetric matrices `[tests, i, i]` with their eigenvalues changed."""
     values, vectors = np.linalg.eigh(matrices)
-    changed: Floats = (vectors * change(values)[:, None, :]) @ np.swapaxes(vectors, 1, 2)
-    return changed
+    return np.asarray((vectors * change(values)[:, None, :]) @ np.swapaxes(vectors, 1, 2))
 
 
 @dataclass(frozen=True)
@@ -500,8 +496,7 @@ def _spread(share: Floats, basis: Floats) -> Floats:
     q = share @ basis
     sums = "ki,tsk,kj->tsij" if basis.ndim == 2 else "tki,tsk,tkj->tsij"
     raw = np.einsum(sums, basis, share, basis, optimize=True)
-    full: Floats = raw - q[..., :, None] * q[..., None, :]
-    return full
+    return np.asarray(raw - q[..., :, None] * q[..., None, :])
 
 
 def _kron(left: Floats, right: Floats) -> Floats:

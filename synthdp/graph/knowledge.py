@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import combinations, product
 
 from synthdp.errors import SynthdpError
-from synthdp.spec.model import Edges, Graph
+from synthdp.spec.model import Graph
 
 Pair = tuple[str, str]
 """Two columns; of an arrow (cause, effect)."""
@@ -54,16 +54,23 @@ class Knowledge:
 
     @classmethod
     def from_spec(cls, graph: Graph, columns: Sequence[str]) -> Knowledge:
-        """The spec's `graph` section. A group's name stands for its columns.
+        """The spec's `graph` section, checked (`spec.checks`). A group's name stands for its
+        columns.
 
         Raises:
-            SynthdpError: a name is unknown, an arrow lies inside a group, or the section is
-                contradictory.
+            SynthdpError: a name is unknown, or the section is contradictory.
         """
         known = tuple(columns)
-        groups = check_groups(graph.groups, known)
+        groups = {name: expand(members, {}, known) for name, members in graph.groups.items()}
         required, forbidden = (
-            arrows(edges, groups, known) for edges in (graph.edges, graph.forbidden)
+            frozenset(
+                pair
+                for edge in edges
+                for pair in product(
+                    expand(edge.causes, groups, known), expand(edge.effects, groups, known)
+                )
+            )
+            for edges in (graph.edges, graph.forbidden)
         )
         tiers, latent = (
             tuple(expand(names, groups, known) for names in sets)
@@ -121,33 +128,6 @@ class Knowledge:
         return tuple((a, b) for a, b in combinations(self.columns, 2) if not self.decided(a, b))
 
 
-def check_groups(
-    groups: Mapping[str, Sequence[str]], columns: Sequence[str]
-) -> dict[str, tuple[str, ...]]:
-    """Groups as tuples.
-
-    Raises:
-        SynthdpError: a column is unknown or in two groups, or a group's name is also a column.
-    """
-    owner: dict[str, str] = {}
-    for group, names in groups.items():
-        if group in columns:
-            raise SynthdpError(
-                f"graph.groups: {group!r} is also a column", hint="give the group another name"
-            )
-        for name in names:
-            if name not in columns:
-                raise SynthdpError(
-                    f"graph.groups.{group}: {name!r} is not a column; columns: {', '.join(columns)}"
-                )
-            if owner.setdefault(name, group) != group:
-                raise SynthdpError(
-                    f"graph.groups: column {name!r} is in {owner[name]!r} and in {group!r}; a"
-                    " column has one group at most"
-                )
-    return {group: tuple(names) for group, names in groups.items()}
-
-
 def expand(
     names: Iterable[str], groups: Mapping[str, tuple[str, ...]], columns: Sequence[str]
 ) -> tuple[str, ...]:
@@ -168,31 +148,6 @@ def expand(
             )
         members.update(dict.fromkeys(groups.get(name, (name,))))
     return tuple(members)
-
-
-def arrows(
-    edges: Edges, groups: Mapping[str, tuple[str, ...]], columns: Sequence[str]
-) -> frozenset[Pair]:
-    """Arrows between columns, groups expanded.
-
-    Raises:
-        SynthdpError: an arrow lies inside a group, or points at its own column.
-    """
-    pairs: set[Pair] = set()
-    for edge in edges:
-        causes = expand(edge.causes, groups, columns)
-        pairs.update(product(causes, expand(edge.effects, groups, columns)))
-    group_of = {name: group for group, names in groups.items() for name in names}
-    for a, b in sorted(pairs):
-        if a == b:
-            raise SynthdpError(f"graph: {a} -> {b} points at itself")
-        if group_of.get(a, a) == group_of.get(b, b):
-            raise SynthdpError(
-                f"graph: {a} -> {b} lies inside group {group_of[a]!r}, which claims no structure"
-                " inside itself",
-                hint="remove the arrow",
-            )
-    return frozenset(pairs)
 
 
 def refuse_cycle(pairs: Iterable[Pair], columns: Sequence[str]) -> None:
@@ -277,11 +232,9 @@ class Pdag:
         return self._linked[a]
 
     def directed(self) -> list[Pair]:
-        """Arrows, in node order."""
         return [(a, b) for a in self.nodes for b in self.ordered(self.children[a])]
 
     def undirected(self) -> list[Pair]:
-        """Undirected links, in node order."""
         return [
             (a, b)
             for a in self.nodes
@@ -290,7 +243,6 @@ class Pdag:
         ]
 
     def ordered(self, names: Iterable[str]) -> list[str]:
-        """Names in node order."""
         return sorted(names, key=self._rank.__getitem__)
 
     def reaches(self, a: str, b: str) -> bool:

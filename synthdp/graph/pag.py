@@ -41,7 +41,6 @@ class PagLink:
         return f"{self.a} {_LEFT[self.at_a]}-{_RIGHT[self.at_b]} {self.b}"
 
     def to_json(self) -> dict[str, str | bool]:
-        """Its form in graph.json."""
         return {k: v for k, v in asdict(self).items() if k != "visible" or v}
 
 
@@ -74,7 +73,6 @@ class Pag:
         return tuple(found)
 
     def mark(self, *, at: str, other: str) -> Mark:
-        """The mark at one end of a link."""
         return self._marks[at, other]
 
     def put(self, mark: Mark, *, at: str, other: str) -> bool:
@@ -85,11 +83,9 @@ class Pag:
         return True
 
     def arrow_at(self, at: str, other: str) -> bool:
-        """Whether the link to `other` has an arrowhead at `at`."""
         return other in self.around[at] and self._marks[at, other] == "arrow"
 
     def arrow(self, a: str, b: str) -> bool:
-        """Whether the link is a -> b."""
         return self.arrow_at(b, a) and self._marks[a, b] == "tail"
 
     def visible(self, a: str, b: str, apart: Container[frozenset[str]]) -> bool:
@@ -170,7 +166,6 @@ def unsettled(links: Iterable[PagLink], column: str) -> tuple[PagLink, ...]:
 
 
 def causes(links: Iterable[PagLink], column: str) -> frozenset[str]:
-    """The columns from which an arrow leads to `column`."""
     into = (link for link in links if column in (link.a, link.b) and _into(link, column))
     return frozenset(link.a if link.b == column else link.b for link in into)
 

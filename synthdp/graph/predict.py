@@ -49,22 +49,13 @@ from scipy.special import expit
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
+from synthdp.graph import margins as smoothing
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.discovery.measuring import COLUMNS, SCREEN, measure_round, screen_round, screened
 from synthdp.graph.discovery.skeleton import Releaser
 from synthdp.graph.knowledge import Pair
 from synthdp.graph.level_groups import LevelLaw, equal_groups, groups_of, on_groups
-from synthdp.graph.margins import (
-    Floats,
-    Probabilities,
-    body_of,
-    distances,
-    few_cells,
-    margin_with_prior,
-    pooled,
-    shrunk,
-    with_group_sums,
-)
+from synthdp.graph.margins import Floats, Probabilities
 from synthdp.graph.missing_patterns import likely_partners, missing_as_one, missing_patterns
 from synthdp.graph.prior import PublicRows, paired, shrunk_to
 from synthdp.graph.waves import Tables, with_earlier
@@ -166,7 +157,7 @@ def planned_pairs(domain: Domain, plan: ReleasePlan, targets: Collection[str]) -
 def alone(tables: Sequence[NoisyTable], groups: LevelGroups) -> LevelLaw:
     """What tables of each column alone say: its margins do to choose pairs by."""
     own = [table for table in tables if len(table.columns) == 1 and not table.starts]
-    return LevelLaw(groups, [pooled(own, (name,)) for name in groups.domain.names])
+    return LevelLaw(groups, [smoothing.pooled(own, (name,)) for name in groups.domain.names])
 
 
 def screened_pairs(
@@ -275,7 +266,6 @@ def predict(
 
 
 def targets_in(pair: Pair, targets: Collection[str]) -> int:
-    """How many of the pair are targets."""
     return sum(name in targets for name in pair)
 
 
@@ -419,14 +409,14 @@ def smoothed_pair(first: Axis, second: Axis, shares: Floats, sigma: float) -> Sm
     for a, b in product(first.spectra, second.spectra):
         turned, spectrum = a.vectors.T @ rest @ b.vectors, np.outer(a.values, b.values)
         for strength in SETTINGS.strengths:
-            likelihood, kept = shrunk(turned, strength * spectrum, noise)
+            likelihood, kept = smoothing.shrunk(turned, strength * spectrum, noise)
             if best is None or likelihood - nothing > best.evidence:
                 best = SmoothPair(kept, likelihood - nothing, strength, a, b)
     assert best is not None
     signal = best.first.vectors @ best.probabilities @ best.second.vectors.T
     table = np.maximum(apart + signal, 0) if best.dependent else apart
     if table.sum() > 1 + SETTINGS.cut:
-        few = few_cells(shares, first.margin, second.margin, sigma)
+        few = smoothing.few_cells(shares, first.margin, second.margin, sigma)
         evidence = few.likelihood - nothing
         if evidence > best.evidence + SETTINGS.few_cells_evidence:
             best, table = replace(best, evidence=evidence, full=few.full), few.means
@@ -464,13 +454,13 @@ def fitted_to_margins(table: Floats, rows: Floats, columns: Floats, *, rounds: i
 def _kernels(column: ColumnDomain) -> Sequence[Floats]:
     """Covariances of g along a column `[levels, levels]`: levels alone, rough, smooth."""
     alone, found = np.eye(column.levels), []
-    bodies = [body_of(column)]
+    bodies = [smoothing.body_of(column)]
     if len(column.spikes) > 1:  # numbers that are common may go on where bins begin
         bodies.append(np.argsort(column.centres, kind="stable"))
     for body in bodies:
         if not column.ordered or len(body) < 2:
             continue
-        distance, inner = distances(len(body)), np.ix_(body, body)
+        distance, inner = smoothing.distances(len(body)), np.ix_(body, body)
         rough, smooth = alone.copy(), alone.copy()
         rough[inner] = np.exp(-distance / SETTINGS.rough_range)
         smooth[inner] = np.exp(-((distance / SETTINGS.smooth_range) ** 2) / 2)
@@ -500,7 +490,6 @@ class PairTables:
         return tuple(pair for pair, table in self.pairs.items() if table.dependent)
 
     def has(self, first: str, second: str) -> bool:
-        """Whether the table of two columns was measured."""
         return (first, second) in self.pairs or (second, first) in self.pairs
 
     def table(self, first: str, second: str) -> Probabilities:
@@ -513,14 +502,14 @@ class PairTables:
 
 def prior_used(law: LevelLaw) -> dict[Columns, float]:
     """How much of each table that a law follows is its prior's, 0 to 1, by columns."""
-    rows, used = max(1.0, float(pooled(law.tables, ()).counts)), dict[Columns, float]()
+    rows, used = max(1.0, float(smoothing.pooled(law.tables, ()).counts)), dict[Columns, float]()
     for names, public in law.prior.counts.items() if law.prior else ():
         if len(names) > 1:
             used[names] = pair_tables(law).pairs[names[0], names[1]].prior
             continue
-        noisy, column = with_group_sums(law.tables, names[0]), law.groups.domain[names[0]]
+        noisy, column = smoothing.with_group_sums(law.tables, names[0]), law.groups.domain[names[0]]
         shares, sigma = noisy.counts / rows, noisy.sigma / rows
-        used[names] = margin_with_prior(column, shares, sigma, public)[1]
+        used[names] = smoothing.margin_with_prior(column, shares, sigma, public)[1]
     return used
 
 
@@ -530,7 +519,7 @@ def pair_tables(law: LevelLaw, margins_of: LevelLaw | None = None) -> PairTables
     then smoothed.
     """
     tables, groups, domain = law.tables, law.groups, law.groups.domain
-    rows = max(1.0, float(pooled(tables, ()).counts))
+    rows = max(1.0, float(smoothing.pooled(tables, ()).counts))
     margins = dict(zip(domain.names, (margins_of or law).coarse_margins, strict=True))
     axes = {c.name: axis(c, margins[c.name], rows) for c in groups.coarse.columns}
     pairs: dict[Pair, SmoothPair] = {}
@@ -540,7 +529,9 @@ def pair_tables(law: LevelLaw, margins_of: LevelLaw | None = None) -> PairTables
         for pair in combinations(sorted(table.columns, key=domain.index), 2):
             holding.setdefault(pair, []).append(table)
     for pair in paired(tables, domain.names):
-        noisy = pooled([replace(on_groups(t, groups), starts={}) for t in holding[pair]], pair)
+        noisy = smoothing.pooled(
+            [replace(on_groups(t, groups), starts={}) for t in holding[pair]], pair
+        )
         first, second = (axes[name] for name in pair)
         shares, sigma = noisy.counts / rows, noisy.sigma / rows
         pairs[pair] = smoothed_pair(first, second, shares, sigma)

@@ -13,15 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from synthdp.graph import chi_square
-from synthdp.graph.chi_square import (
-    Answer,
-    Margins,
-    Mixture,
-    Query,
-    Tables,
-    weakest_effects,
-)
-from synthdp.graph.chi_square import answers as answers_of
+from synthdp.graph.chi_square import Answer, Mixture, Query
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 Counts = npt.NDArray[np.float64]
@@ -132,7 +124,7 @@ class NoisyTables:
         """
         answers = [UNDECIDED] * len(queries)
         for batch, mixture in self._whole(queries):
-            place(answers, batch, answers_of(mixture, level=level, margin=margin))
+            place(answers, batch, chi_square.answers(mixture, level=level, margin=margin))
         return answers
 
     def average_partial(
@@ -149,7 +141,7 @@ class NoisyTables:
         plain = [(i, query) for i, query in enumerate(queries) if not query[2]]
         place(answers, plain, self.answer([q for _, q in plain], level=level, margin=margin))
         for batch, mixture in self._partial(queries):
-            place(answers, batch, answers_of(mixture, level=level, margin=margin))
+            place(answers, batch, chi_square.answers(mixture, level=level, margin=margin))
         return answers
 
     def weakest(self, queries: Sequence[Query], *, level: float, partial: bool = False) -> Weakest:
@@ -166,7 +158,7 @@ class NoisyTables:
             self._whole([queries[i] for i in plain]), self._partial(queries) if partial else ()
         ):
             places = [i if len(views) > 1 else plain[i] for i, views in batch]
-            found[places] = weakest_effects(mixture, level=level, rng=rng)
+            found[places] = chi_square.weakest_effects(mixture, level=level, rng=rng)
         return found
 
     def _whole(self, queries: Sequence[Query]) -> Iterator[tuple[list[Views], Mixture]]:
@@ -184,7 +176,7 @@ class NoisyTables:
             margins = None
             if margins_of:
                 (rows, p), (columns, q), (total, t) = margins_of
-                margins = Margins(rows, columns, total[:, 0], (p, q, t))
+                margins = chi_square.Margins(rows, columns, total[:, 0], (p, q, t))
             yield batch, chi_square.mixture_of(counts, sigma, margins)
 
     def _partial(self, queries: Sequence[Query]) -> Iterator[tuple[list[Views], Mixture]]:
@@ -197,7 +189,7 @@ class NoisyTables:
                 by_shape.setdefault(shapes, []).append((i, views))
         for batch in batches(by_shape):
             (pair, pair_noise), (left, left_noise), (right, right_noise) = _stacked(batch)
-            tables = Tables(pair, left, right, (pair_noise, left_noise, right_noise))
+            tables = chi_square.Tables(pair, left, right, (pair_noise, left_noise, right_noise))
             yield batch, chi_square.partial_mixture(tables)
 
     def _three_margins(self, query: Query) -> tuple[View, View, View] | None:

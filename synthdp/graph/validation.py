@@ -106,8 +106,6 @@ class Implication:
 
 @dataclass(frozen=True)
 class Untested:
-    """A claim that no test is made of, and why."""
-
     claim: Implication
     reason: str
 
@@ -240,8 +238,6 @@ VALIDATION_SHARES: Mapping[str, float] = {"validate": 0.7, "confirm": 0.3}
 
 @dataclass(frozen=True)
 class ClaimEvidence:
-    """What the tables say of a claim."""
-
     claim: Implication
     status: Status
     answer: Answer
@@ -302,13 +298,11 @@ class ValidationReport:
         return replace(self.graph, edges=tuple(marked))
 
     def counts(self) -> dict[str, dict[Status, int]]:
-        """Number of claims by kind (arrow, independence) and status."""
         counts = Counter((f.claim.kind, f.status) for f in self.findings)
         kinds: tuple[ClaimKind, ...] = get_args(ClaimKind)
         return {kind: {status: counts[kind, status] for status in STATUSES} for kind in kinds}
 
     def to_json(self) -> dict[str, Any]:
-        """JSON object for the bundle and the report."""
         return {
             "level": self.level,
             "negligible_effect": self.negligible,

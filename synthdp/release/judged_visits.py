@@ -13,7 +13,7 @@ import numpy as np
 from synthdp.bundle.linked import LinkedBundle
 from synthdp.data.visits import OUTER, PERSONS, STEPS, Views
 from synthdp.errors import one_thread
-from synthdp.evaluate.real_visits import RealFigures, real_figures
+from synthdp.evaluate.visits import RealFigures, real_figures
 from synthdp.privacy.linked import LinkedTable
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.session import Session

@@ -346,8 +346,11 @@ def _ddi_column(var: Element) -> Described:
             if category.get("missing", "").upper() in ("Y", "YES", "TRUE"):
                 missing[code] = None
     for item in var.iterfind("{*}invalrng/*"):
-        ends = [item.get(key, "") for key in ("VALUE", "min", "max")]
-        missing |= dict.fromkeys(_between(*ends, known=labels))
+        if value := item.get("VALUE"):
+            missing[value] = None
+        with suppress(ValueError):
+            ends = float(item.get("min", "")), float(item.get("max", ""))
+            missing |= {} if value else dict.fromkeys(_codes(*ends))
     continuous = var.get("intrvl") == "contin" or var.get("nature") in ("interval", "ratio")
     return Described(
         var.get("name", ""),
@@ -371,17 +374,6 @@ def _ddi_kind(form: Element | None, decimals: str | None) -> Kind | None:
     if form.get("type") != "numeric":
         return "text"
     return "whole" if decimals in (None, "0") else "number"
-
-
-def _between(value: str, low: str, high: str, *, known: dict[str, str]) -> Iterator[str]:
-    """A missing value by itself, or all of a range: whole numbers, or the codes that are known."""
-    if value:
-        yield value
-        return
-    with suppress(ValueError):
-        first, last = float(low), float(high)
-        if first.is_integer() and 0 <= last - first <= 50:
-            yield from map(str, range(int(first), int(last) + 1))
 
 
 def _text(element: Element, path: str) -> str:
@@ -533,7 +525,7 @@ def _statistics_kind(form: str, stored: str) -> tuple[Kind | None, int | None]:
     return ("number", digits) if digits else ("whole", None)
 
 
-def _codes(low: Any, high: Any, labelled: Iterable[Any]) -> Iterator[str]:
+def _codes(low: Any, high: Any, labelled: Iterable[Any] = ()) -> Iterator[str]:
     """One missing value, or a range of them: its whole numbers, or else the codes with a label."""
     if low == high or isinstance(low, str):
         yield code_text(low)

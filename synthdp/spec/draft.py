@@ -23,24 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from synthdp.errors import DataError
+from synthdp.spec import questions
 from synthdp.spec.checks.budget import suggested_delta
 from synthdp.spec.checks.columns import likely_id, remarks
 from synthdp.spec.codebook import Codebook, entry_of
 from synthdp.spec.load.wording import many, unreadable
-from synthdp.spec.model import COLUMN_TYPES, CONTROL, starts_formula
-from synthdp.spec.model.fields import FORMULA_START
-from synthdp.spec.questions import (
-    MISSING,
-    ORDERS,
-    TYPE,
-    Ask,
-    answer,
-    ask_about,
-    ask_budget,
-    ask_column,
-    ask_rows,
-    ask_unit,
-)
+from synthdp.spec.model import COLUMN_TYPES, CONTROL, FORMULA_START, starts_formula
+from synthdp.spec.questions import Ask
 from synthdp.spec.writing import Blank, slug_of, written
 
 __all__ = ["Ask", "draft_spec"]
@@ -106,18 +95,18 @@ def draft_spec(
         header, named = header_of(table), None
     unit: Mapping[str, Any] = UNIT_TO_FILL
     if ask:
-        unit = ask_unit(ask, header.names)
+        unit = questions.ask_unit(ask, header.names)
     elif column := likely_id(header.names):
         unit = {"kind": "id", "column": column} | _ID_TO_FILL
     stated = rows_of(ask, unit, rows)
     texts = codebook.missing_values if codebook else ()
     if ask and header.kind == "csv" and not codebook:
-        texts = answer(ask, MISSING)
+        texts = questions.answer(ask, questions.MISSING)
     columns, dropped = columns_of(header, unit.get("column"), ask, codebook)
     source = header.source(named, dropped)
     if header.kind == "csv":
         source["missing_values"] = ["", *texts]
-    about = ask_about(ask) if ask else {}
+    about = questions.ask_about(ask) if ask else {}
     budget = budget_of(ask, stated)
     return written(
         "draft",
@@ -141,14 +130,14 @@ def draft_spec(
 def rows_of(ask: Ask | None, unit: Mapping[str, Any], rows: int | None) -> Mapping[str, Any]:
     """The number of rows that the `unit` leaves, asked for, or `rows`, or to be filled in."""
     if ask:
-        return ask_rows(ask, unit, known=rows)
+        return questions.ask_rows(ask, unit, known=rows)
     return ROWS_TO_FILL if rows is None else {"kind": "approximate", "value": rows}
 
 
 def budget_of(ask: Ask | None, rows: Mapping[str, Any]) -> Mapping[str, Any]:
     """Epsilon and delta for so many rows: asked for, or to be filled in, but for what rows say."""
     if ask:
-        return ask_budget(ask, int(rows["value"]))
+        return questions.ask_budget(ask, int(rows["value"]))
     if isinstance(rows["value"], Blank):
         return BUDGET_TO_FILL
     return BUDGET_TO_FILL | {"delta": float(suggested_delta(rows["value"]))}
@@ -181,14 +170,14 @@ def columns_of(
         elif ask:
             typed = header.types.get(name)
             place = f"{table}({nth} of {len(modelled)}) "
-            entry = ask_column(
+            entry = questions.ask_column(
                 ask,
                 name,
                 (entry or {}) | {"missing": False} if name == order else entry,
                 place=place,
                 typed=typed,
                 remark=told.get(name),
-                types=ORDERS if name == order else TYPE.allowed,
+                types=questions.ORDERS if name == order else questions.TYPE.allowed,
             )
         if entry is None:
             dropped.append(name)
@@ -538,7 +527,6 @@ class FoundColumn:
     error: float
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON for `--json`."""
         return {
             "column": self.name,
             "entry": dict(self.entry),

@@ -9,26 +9,11 @@ from types import MappingProxyType
 from typing import Any
 
 from synthdp.errors import DataError
+from synthdp.spec import draft, questions
 from synthdp.spec.checks.columns import likely_id
 from synthdp.spec.codebook import Codebook
-from synthdp.spec.draft import (
-    OF_ONE_VALUE,
-    budget_of,
-    columns_of,
-    header_of,
-    read_header,
-    rows_of,
-    sketches,
-)
 from synthdp.spec.model.linked import NOT_COVERED
-from synthdp.spec.questions import (
-    MISSING,
-    ORDERS,
-    Ask,
-    answer,
-    ask_about,
-    ask_linked,
-)
+from synthdp.spec.questions import Ask
 from synthdp.spec.writing import Blank, slug_of, written
 
 
@@ -53,7 +38,9 @@ def draft_linked(
         hint = "give two files: that with a row for each person first"
         raise DataError(f"got {len(tables)} tables; {NOT_COVERED}", hint=hint)
     headers = {
-        name: read_header(own, decimal=decimal) if isinstance(own, Path) else header_of(own)
+        name: draft.read_header(own, decimal=decimal)
+        if isinstance(own, Path)
+        else draft.header_of(own)
         for name, own in tables.items()
     }
     names = {name: header.names for name, header in headers.items()}
@@ -61,37 +48,39 @@ def draft_linked(
         name: [n for n, typed in header.types.items() if typed["type"] == "datetime"]
         for name, header in headers.items()
     }
-    said = ask_linked(ask, names, dates) if ask else _to_fill(names, dates)
+    said = questions.ask_linked(ask, names, dates) if ask else _to_fill(names, dates)
     unit = {"kind": "person", "meaning": said["meaning"]}
-    stated = rows_of(ask, unit, rows)
+    stated = draft.rows_of(ask, unit, rows)
     csv = [name for name, header in headers.items() if header.kind == "csv"]
     texts = codebook.missing_values if codebook else ()
     if ask and csv and not codebook:
-        texts = answer(ask, MISSING)
+        texts = questions.answer(ask, questions.MISSING)
     made = []
     for name in (said["persons"], said["visits"]):
         header, key = headers[name], said["key"][name]
         order = said["order"] if name == said["visits"] else ""
-        columns, dropped = columns_of(header, key, ask, codebook, table=f"{name} ", order=order)
+        columns, dropped = draft.columns_of(
+            header, key, ask, codebook, table=f"{name} ", order=order
+        )
         if not ask and columns.get(order, {}).keys() == {"type"}:
-            columns[order] = {"type": Blank(" or ".join(ORDERS))}
+            columns[order] = {"type": Blank(" or ".join(questions.ORDERS))}
         about = {"name": name, "key": key, "source": header.source(paths.get(name), dropped)}
         about |= {"missing_values": ["", *texts] if name in csv else None, "columns": columns}
-        about |= {"told": {} if ask else header.told(columns, OF_ONE_VALUE)}
+        about |= {"told": {} if ask else header.told(columns, draft.OF_ONE_VALUE)}
         made.append(about | {"notes": header.remarks, "types_of": header.types_of})
     both = [table["name"] for table in made]
     return written(
         "linked",
         id=slug_of(Path("-".join(both))),
-        said={"title": " and ".join(both), **(ask_about(ask) if ask else {})},
+        said={"title": " and ".join(both), **(questions.ask_about(ask) if ask else {})},
         tables=made,
         unit=unit,
         order=said["order"],
         at_most=said["at_most"],
         rows=stated,
-        sketches=sketches(),
+        sketches=draft.sketches(),
         from_codebook=codebook is not None,
-        budget=budget_of(ask, stated),
+        budget=draft.budget_of(ask, stated),
     )
 
 

@@ -21,8 +21,7 @@ import yaml
 from synthdp.errors import SpecError, SpecProblem
 from synthdp.spec.load.wording import Loc, Mistake, field_of
 from synthdp.spec.load.yaml_tree import LOADER, read
-from synthdp.spec.model import ReleaseSpec
-from synthdp.spec.model.graph import Edge, sides
+from synthdp.spec.model import Edge, ReleaseSpec, sides
 from synthdp.spec.writing import yaml_value
 
 PLAIN_VALUES = "use plain dicts, lists, texts, numbers, booleans and None"
@@ -251,7 +250,6 @@ def _inserted(text: str, node: Any, at: int, shown: str) -> str:
 
 
 def _dropped(text: str, loc: Loc) -> str:
-    """The text without the entry at `loc`."""
     node: Any = _reached(text, loc[:-1])[0]
     spans, listed = _spans(text, node), isinstance(node, yaml.SequenceNode)
     at = int(loc[-1]) if listed else [key.value for key, _ in node.value].index(loc[-1])

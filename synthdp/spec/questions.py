@@ -22,9 +22,7 @@ from synthdp.spec.checks.budget import suggested_delta
 from synthdp.spec.checks.columns import Remark, is_id, likely_id, unit_warning
 from synthdp.spec.load.wording import first_words
 from synthdp.spec.load.yaml_tree import plain
-from synthdp.spec.model import COLUMN_TYPES, Column, DeclaredRows, Privacy
-from synthdp.spec.model.columns import Question
-from synthdp.spec.model.fields import Real, Whole
+from synthdp.spec.model import COLUMN_TYPES, Column, DeclaredRows, Privacy, Question, Real, Whole
 from synthdp.spec.writing import Blank
 
 TRIES = 5
@@ -126,7 +124,6 @@ class Ask(Protocol):
 
 
 def ask_unit(ask: Ask, names: tuple[str, ...]) -> dict[str, Any]:
-    """The `privacy_unit` section."""
     likely = likely_id(names)
     kind = answer(ask, replace(UNIT, default=None if likely is None else "id"))
     if kind == "row":
@@ -174,7 +171,6 @@ def ask_rows(ask: Ask, unit: Mapping[str, Any], *, known: int | None = None) -> 
 
 
 def ask_budget(ask: Ask, rows: int) -> dict[str, Any]:
-    """Epsilon and delta for a table of `rows` rows."""
     small = Annotated[Real, Field(gt=0, lt=1 / rows)]
     delta = replace(DELTA, answer=small, default=suggested_delta(rows))
     return {q.field: answer(ask, q) for q in (EPSILON, delta)}

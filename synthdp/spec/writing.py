@@ -31,7 +31,6 @@ class Blank(str):
 
 
 def slug_of(csv: Path) -> str:
-    """A dataset id from the name of a file."""
     letters = unicodedata.normalize("NFKD", csv.stem)
     plain_letters = "".join(c for c in letters if not unicodedata.combining(c))
     return re.sub(r"[^A-Za-z0-9._-]+", "-", plain_letters).strip("-._")[:64] or "table"

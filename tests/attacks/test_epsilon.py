@@ -15,7 +15,6 @@ from synthdp_attacks import (
     Claim,
     Counts,
     Interval,
-    ceiling_accuracy,
     ceiling_advantage,
     ceiling_from_profile,
     choose_threshold,
@@ -38,10 +37,10 @@ SIGMA = brentq(lambda s: gaussian_delta(1.0, s) - 1e-5, 0.5, 20)
 PROFILE = tuple((float(e), gaussian_delta(e, SIGMA)) for e in np.linspace(0, 3, 61))
 
 
-def test_ceiling_accuracy_closed_forms() -> None:
-    assert ceiling_accuracy(0, 0) == 0.5
-    assert ceiling_accuracy(0.1, 0) == pytest.approx(0.525, abs=1e-4)
-    assert ceiling_accuracy(1, 1e-5) == pytest.approx((exp(1) + 1e-5) / (1 + exp(1)))
+def test_ceiling_closed_forms() -> None:
+    assert ceiling_advantage(0, 0) == 0
+    assert ceiling_advantage(0.1, 0) == pytest.approx(0.05, abs=2e-4)
+    assert ceiling_advantage(1, 1e-5) == pytest.approx((exp(1) - 1 + 2e-5) / (1 + exp(1)))
     assert ceiling_advantage(1, 0) == pytest.approx(0.462, abs=2e-4)
     assert ceiling_advantage(0, 0.3) == pytest.approx(0.3)
     assert ceiling_advantage(5000, 0) == 1 and ceiling_advantage(0, 1) == 1
@@ -50,7 +49,7 @@ def test_ceiling_accuracy_closed_forms() -> None:
 def test_randomised_response_attains_the_ceiling() -> None:
     for epsilon in (0.1, 1.0, 3.0):
         keep = exp(epsilon) / (1 + exp(epsilon))
-        assert ceiling_accuracy(epsilon, 0) == pytest.approx(keep)
+        assert ceiling_advantage(epsilon, 0) == pytest.approx(2 * keep - 1)
 
 
 def test_gaussian_at_epsilon_1_allows_far_less_than_pure_epsilon() -> None:
@@ -70,7 +69,7 @@ def test_every_pair_of_a_tight_profile_lies_above_total_variation() -> None:
 @pytest.mark.parametrize(("epsilon", "delta"), [(-0.1, 0), (1, 1.1), (1, -0.1), (float("nan"), 0)])
 def test_ceiling_refuses_what_is_no_guarantee(epsilon: float, delta: float) -> None:
     with pytest.raises(AttackError, match="epsilon >= 0"):
-        ceiling_accuracy(epsilon, delta)
+        ceiling_advantage(epsilon, delta)
 
 
 def test_an_empty_profile_is_refused() -> None:

@@ -124,19 +124,11 @@ def test_levels_that_do_not_occur_change_nothing_and_the_tables_stay_as_they_are
     assert (a == before[0]).all() and (b == before[1]).all()
 
 
-@pytest.mark.parametrize(
-    "limits",
-    [
-        {},
-        {"dense_cells": 0},
-        {"chunk_rows": 7},
-        {"dense_cells": 20, "dense_total": 30, "chunk_rows": 11},
-    ],
-)
-def test_dense_sparse_and_chunked_agree_with_the_reference(
-    limits: dict[str, int], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("dense", [FidelitySettings().dense_cells, 0, 20])
+def test_dense_and_sparse_agree_with_the_reference(
+    dense: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counting, "SETTINGS", FidelitySettings(**limits))
+    monkeypatch.setattr(counting, "SETTINGS", FidelitySettings(dense_cells=dense))
     rng = np.random.default_rng(2)
     sizes = (3, 5, 2, 4)
     real, synthetic = (
@@ -169,15 +161,6 @@ def test_dense_and_sparse_tables_compare_with_each_other(monkeypatch: pytest.Mon
     sparse = count_tables(b, (3, 2), [(0, 1)])[0]
     assert dense.keys is None and sparse.keys is not None
     assert total_variation(dense, sparse) == total_variation(sparse, dense) == 0.5
-
-
-@pytest.mark.parametrize("dense", [0, 100])
-def test_chunks_of_rows_add_up(dense: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "SETTINGS", FidelitySettings(dense_cells=dense))
-    table = np.random.default_rng(3).integers(0, 3, size=(50, 2)).astype(np.uint16)
-    whole = count_tables(table, (3, 3), [(0, 1)])[0]
-    monkeypatch.setattr(counting, "SETTINGS", FidelitySettings(dense_cells=dense, chunk_rows=20))
-    np.testing.assert_array_equal(whole.counts, count_tables(table, (3, 3), [(0, 1)])[0].counts)
 
 
 def test_large_triples_stay_small() -> None:

@@ -2,7 +2,6 @@
 what is nearly true is not.
 """
 
-import calendar
 import json
 from typing import Any
 
@@ -133,38 +132,6 @@ def test_dates_in_order() -> None:
     assert one.line == "- admitted <= left"
 
 
-def test_parts_of_a_date_are_named_and_the_year_is_a_constraint() -> None:
-    when = pd.DatetimeIndex(DAYS)
-    categories = list(calendar.month_abbr)[1:]
-    columns = {
-        "day": DATE,
-        "y": {"type": "integer", "lower": 2018, "upper": 2023},
-        "m": {"type": "ordinal", "categories": categories},
-        "w": {"type": "integer", "lower": 1, "upper": 7},
-        "weekend": {"type": "boolean", "false": "no", "true": "yes"},
-    }
-    data = {
-        "day": DAYS,
-        "y": when.year,
-        "m": when.strftime("%b"),
-        "w": when.day_of_week + 1,
-        "weekend": np.where(when.day_of_week >= 5, "yes", "no"),
-    }
-    told = {s.columns: s for s in found(columns, data)}
-    assert "function of the month of day" in told["day", "m"].remark
-    assert told["day", "m"].line == "" and told["day", "m"].kind == "words"
-    assert "function of the weekday of day" in told["day", "w"].remark
-    assert "function of the weekday of day" in told["day", "weekend"].remark
-    year = told["day", "y"]
-    spec = spec_of(columns, constraints=yaml.safe_load(year.line))
-    held = Constraints.from_spec(spec, Domain.from_spec(spec.columns))
-    days = DAYS.astype("datetime64[D]").astype(float)
-    assert not held.violated({"day": days, "y": when.year.to_numpy(float)}).any()
-    assert held.violated({"day": days, "y": when.year.to_numpy(float) + 1}).all()
-    shifted = found(columns, data | {"m": np.roll(data["m"], 1)})
-    assert ("day", "m") not in {s.columns for s in shifted}
-
-
 # --- levels ---
 
 TOWNS = {"type": "categorical", "categories": ["a", "b", "it's", "d", "e", "f"]}
@@ -213,24 +180,6 @@ def test_what_constraints_are_too_short_for_is_said_in_words() -> None:
     data = {"place": np.asarray(categories)[code], "zip": [f"z{i}" for i in code]}
     (one,) = found(columns, data)
     assert (one.kind, one.line) == ("words", "") and "each place goes with one zip" in one.remark
-
-
-def test_a_number_cut_into_ranges_is_named_and_not_where() -> None:
-    columns = {"n": WHOLE, "busy": {"type": "boolean", "false": "no", "true": "yes"}}
-    data = {"n": MANY[0], "busy": np.where(MANY[0] > 142, "yes", "no")}
-    (one,) = found(columns, data)
-    assert one.kind == "words" and "busy is n cut into ranges" in one.remark
-    assert "142" not in one.remark and one.line == ""
-    assert one.broken is not None and 0.3 < one.broken < 0.7
-    real = found({"n": REAL, "busy": columns["busy"]}, data | {"n": MANY[0] / 7})
-    assert [s.columns for s in real] == [("n", "busy")]
-    assert found(columns, data | {"busy": np.roll(data["busy"], 1)}) == []
-    quarters = MANY[0] // 4
-    split = np.where(quarters > 35, "yes", "no")
-    assert found(columns, {"n": quarters, "busy": split}) != []
-    inside = int(np.flatnonzero(quarters == 36)[0])  # one of several rows with that number
-    split[inside] = "no"
-    assert found(columns, {"n": quarters, "busy": split}) == []
 
 
 # --- limits ---

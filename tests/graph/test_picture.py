@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from benchmarks.bif import BayesianNetwork
-from synthdp.drawing import NOTES, SETTINGS, SHAPES, STYLES, arrows
 from synthdp.errors import SynthdpError
 from synthdp.graph import PagLink
 from synthdp.graph.causal import PROVENANCES, CausalGraph, GraphEdge
+from synthdp.graph.picture import NOTES, SETTINGS, SHAPES, STYLES, arrows
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -65,7 +65,6 @@ class Pain:
         }
 
     def graph(self) -> Graph:
-        """Every arrow; one entry for all labels that share their causes."""
         effects: dict[tuple[str, ...], list[str]] = {}
         for label, parents in self.causes.items():
             effects.setdefault(parents, []).append(label)
@@ -134,7 +133,6 @@ class Answers:
         return tuple(range(a, b) for a, b in itertools.pairwise(ends))
 
     def graph(self) -> Graph:
-        """The arrows and the unseen causes that the class tells of."""
         arrows = []
         for topic in self.quizzes_by_topic():
             for quiz in topic:

@@ -24,8 +24,7 @@ from synthdp.data.kinds.kind import (
     missing_in,
     some,
 )
-from synthdp.spec.model import Boolean, Categorical, ColumnBase, Ordinal
-from synthdp.spec.model.columns import TextCode
+from synthdp.spec.model import Boolean, Categorical, ColumnBase, Ordinal, TextCode
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -183,10 +183,7 @@ def finish(
 
 def missing_in(domain: ColumnDomain, codes: Levels) -> Mask:
     """Where levels are the missing one, same shape."""
-    if domain.missing_level is None:
-        return np.zeros(len(codes), dtype=bool)
-    missing: Mask = codes == domain.missing_level
-    return missing
+    return np.asarray(codes == (-1 if domain.missing_level is None else domain.missing_level))
 
 
 def some(values: Sequence[str], between: str, most: int) -> str:

@@ -135,8 +135,7 @@ class IntegerKind(_NumberBase[Integer]):
         return str(int(number))
 
     def unfit(self, numbers: Floats) -> Mask:
-        fractions: Mask = np.isfinite(numbers) & (np.floor(numbers) != numbers)
-        return fractions
+        return np.asarray(np.isfinite(numbers) & (np.floor(numbers) != numbers))
 
     def values(self, domain: ColumnDomain, numbers: Numbers, missing: Mask) -> Series:
         """The nearest whole numbers, with a dtype that has NA where values may be missing."""

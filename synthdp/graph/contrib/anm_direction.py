@@ -20,7 +20,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -30,14 +29,11 @@ from synthdp.data.basis import KernelGrid
 from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
+from synthdp.graph.discovery.skeleton import Releaser
 from synthdp.graph.knowledge import Knowledge, Pair, meek
 from synthdp.privacy.mechanisms.anm import CELLS, NoisyPair, NoisyScores, OrientationBudget, Score
 from synthdp.privacy.plan import MechanismFactory, graph_purpose, needed
 from synthdp.privacy.private import Released
-
-if TYPE_CHECKING:
-    from synthdp.graph.discovery.skeleton import Releaser
-
 
 Floats = npt.NDArray[np.float64]
 

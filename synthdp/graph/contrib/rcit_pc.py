@@ -411,8 +411,7 @@ def _noise(a: Floats, b: Floats, inverse: Floats, noise: float) -> Floats:
     )
     # Errors of both regressions multiply: E_x G^-1 E_y, of variance |a|^2 |b|^2 tr(G^-2) noise^4.
     second = along * (inverse**2).sum((1, 2))[:, None, None, None, None]
-    covariance: Floats = first * noise**2 + second * noise**4
-    return covariance
+    return np.asarray(first * noise**2 + second * noise**4)
 
 
 def answers(left: Residuals, *, level: float, margin: float, tolerance: Floats) -> list[Answer]:

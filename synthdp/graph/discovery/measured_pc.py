@@ -89,7 +89,6 @@ class MeasurePlan:
     max_parents: int = 6
 
     def joint(self, domain: Domain) -> bool:
-        """Whether the whole table is measured at once."""
         return math.prod(domain.sizes) <= self.joint_cells
 
     def shares(self, domain: Domain) -> Mapping[str, float]:

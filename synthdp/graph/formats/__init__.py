@@ -48,20 +48,8 @@ WRITERS: dict[str, Callable[[CausalGraph], str]] = {
 }
 """By format: graph -> text. The others are only read."""
 
-SUFFIXES = {
-    ".yaml": "yaml",
-    ".yml": "yaml",
-    ".dot": "dot",
-    ".gv": "dot",
-    ".dagitty": "dagitty",
-    ".dag": "dagitty",
-    ".json": "json",
-    ".bif": "bif",
-    ".gml": "gml",
-    ".graphml": "graphml",
-    ".tetrad": "tetrad",
-    ".txt": "tetrad",
-}
+SHORT = {".yml": "yaml", ".gv": "dot", ".dag": "dagitty", ".txt": "tetrad"}
+SUFFIXES = {f".{name}": name for name in READERS} | SHORT
 """The format of a file by its suffix."""
 
 

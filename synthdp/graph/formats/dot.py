@@ -19,7 +19,6 @@ import re
 from functools import partial
 from itertools import count, product
 
-from synthdp.drawing.graph import STYLES
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.formats.draft import (
     CIRCLES,
@@ -32,6 +31,7 @@ from synthdp.graph.formats.draft import (
     Language,
     Token,
 )
+from synthdp.graph.picture import STYLES
 
 DAGITTY = ("dag", "pdag", "mag", "pag")
 KINDS = ("digraph", "graph", *DAGITTY)

@@ -86,7 +86,6 @@ class Token:
     place: Place
 
     def marks(self, *texts: str) -> bool:
-        """Whether this is one of these marks."""
         return self.kind == "mark" and self.text in texts
 
     def says(self, *words: str) -> bool:
@@ -95,7 +94,6 @@ class Token:
 
     @property
     def names(self) -> bool:
-        """Whether this may be a name."""
         return self.kind in ("word", "text")
 
 
@@ -141,7 +139,6 @@ class Cursor:
         return self.text[start:found]
 
     def take_mark(self, *marks: str) -> bool:
-        """Whether one of these marks stood here."""
         return bool(self.token.marks(*marks) and self.take())
 
     def expect(self, mark: str) -> None:
@@ -162,7 +159,6 @@ class Cursor:
     def wrong(
         self, message: str, *, hint: str | None = None, at: Token | None = None
     ) -> GraphFileError:
-        """A mistake at a token, this one if none is given."""
         return mistake(self.file, (at or self.token).place, message, hint=hint or self.hint)
 
     def _read(self, at: int) -> Token:
@@ -287,7 +283,6 @@ class GraphDraft:
         self._links: list[_Link] = []
 
     def wrong(self, place: Place | None, message: str, hint: str) -> GraphFileError:
-        """A mistake at a place of the file."""
         return mistake(self.file, place, message, hint=hint)
 
     def node(

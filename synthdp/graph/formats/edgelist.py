@@ -35,7 +35,7 @@ from xml.sax import SAXParseException
 from xml.sax.handler import ContentHandler
 
 import yaml
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from synthdp import files as untrusted
 from synthdp.errors import OutputError, SpecError, SpecProblem, SynthdpError, install
@@ -71,7 +71,6 @@ _ALL_BEHIND = re.compile(r"(?:\s|dd\b|nl\b|pd\b|pl\b)*+(?:\[.*)?+")
 class _Document(Model):
     """A graph section that stands alone; without `nodes` the names in it are the nodes."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     graph: Graph = Field(description="as in a spec")
     nodes: Names | None = None
 

@@ -21,9 +21,8 @@ import numpy as np
 from synthdp.data.domain import ColumnDomain
 from synthdp.evaluate.effects import KINDS
 from synthdp.evaluate.fidelity import FidelityReport
-from synthdp.evaluate.real_visits import RealFigures
 from synthdp.evaluate.run import EvaluationReport
-from synthdp.evaluate.visits import VisitScore
+from synthdp.evaluate.visits import RealFigures, VisitScore
 from synthdp.files import private_folder, write_private
 from synthdp.report import verdicts
 from synthdp.report.internal import sections

@@ -156,26 +156,27 @@ def gates(spec: ReleaseSpec) -> Iterator[SpecMistake]:
 def _never_computed(spec: ReleaseSpec, gate: Gate) -> tuple[str, str] | None:
     """Why nobody computes the figure of a gate, and what to do."""
     evaluation, metric, never = spec.evaluation, gate.metric, f"{gate.metric} is never computed:"
-    if metric in ("tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio"):
-        if not evaluation.enabled:
-            hint = "set evaluation.enabled: true, or delete the gate"
-            return f"{never} evaluation is not enabled", hint
-        if evaluation.holdout == 0:
-            return f"{metric} needs test rows, and evaluation.holdout is 0", "e.g. holdout: 0.2"
-        if metric.startswith("tstr") and not evaluation.targets:
-            message = f"{metric} needs classifiers, and evaluation.targets is empty"
-            return message, "name at least one column in evaluation.targets"
-    if gate.attacked and not spec.attacks.membership.enabled:
-        return f"{never} the membership attack is not enabled", "enable it, or delete the gate"
-    if gate.on_dp_score and not evaluation.dp_scores:
-        return f"{never} no score is charged", "set evaluation.disclosure: private"
+    judged = metric in ("tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio")
     targets = (spec.columns[name] for name in evaluation.targets if name in spec.columns)
-    if metric == "tstr_accuracy_dp" and all(column.ranged for column in targets):
-        message = f"{metric} needs a target with categories, and evaluation.targets names none"
-        return message, f"name a {category_types()} column in evaluation.targets"
-    if metric == "tv2_dp" and len(spec.modelled) < 2:
-        return f"{metric} needs two columns, and there is one", "bound tv1_dp"
-    return None
+    rows: list[tuple[object, str, str]] = [
+        (judged and not evaluation.enabled, f"{never} evaluation is not enabled",
+         "set evaluation.enabled: true, or delete the gate"),
+        (judged and evaluation.holdout == 0,
+         f"{metric} needs test rows, and evaluation.holdout is 0", "e.g. holdout: 0.2"),
+        (judged and metric.startswith("tstr") and not evaluation.targets,
+         f"{metric} needs classifiers, and evaluation.targets is empty",
+         "name at least one column in evaluation.targets"),
+        (gate.attacked and not spec.attacks.membership.enabled,
+         f"{never} the membership attack is not enabled", "enable it, or delete the gate"),
+        (gate.on_dp_score and not evaluation.dp_scores, f"{never} no score is charged",
+         "set evaluation.disclosure: private"),
+        (metric == "tstr_accuracy_dp" and all(column.ranged for column in targets),
+         f"{metric} needs a target with categories, and evaluation.targets names none",
+         f"name a {category_types()} column in evaluation.targets"),
+        (metric == "tv2_dp" and len(spec.modelled) < 2,
+         f"{metric} needs two columns, and there is one", "bound tv1_dp"),
+    ]  # fmt: skip
+    return next(((message, hint) for holds, message, hint in rows if holds), None)
 
 
 def _bound_on_epsilon(

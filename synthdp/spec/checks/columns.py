@@ -384,7 +384,12 @@ def unanswered(columns: Mapping[str, Column], adjusted: Collection[str]) -> list
         told |= kind == "money" and "bins" not in column.model_fields_set
         if not told and kind not in ("visit", "dates", "after"):
             found.append(remark)
-    return found + [_after(name) for name in columns if name in adjusted and is_outcome(name)]
+    text = (
+        "measured after the treatment? An effect that is adjusted for what the treatment changes is"
+        " not its effect; adjust for what was before"
+    )
+    after = (name for name in columns if name in adjusted and is_outcome(name))
+    return found + [Remark(name, "after", text) for name in after]
 
 
 def is_outcome(name: str) -> bool:
@@ -394,14 +399,6 @@ def is_outcome(name: str) -> bool:
     [True, True, True, False, False]
     """
     return bool(_AFTER & _bare(_words(name)))
-
-
-def _after(name: str) -> Remark:
-    text = (
-        "measured after the treatment? An effect that is adjusted for what the treatment changes is"
-        " not its effect; adjust for what was before"
-    )
-    return Remark(name, "after", text)
 
 
 def _remarks(names: Sequence[str]) -> Iterator[Remark]:

@@ -14,7 +14,10 @@ from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.expressions.query import counted, parse_query
 from synthdp.spec.load.wording import Loc, SpecMistake, claims, nearest, stated
 from synthdp.spec.model import (
+    DISCLOSURE_SHARE,
+    MOST,
     AskedEstimand,
+    Clip,
     Effect,
     EffectEstimand,
     RegressionEstimand,
@@ -22,14 +25,9 @@ from synthdp.spec.model import (
     TableEstimand,
     category_types,
     derived_of,
-)
-from synthdp.spec.model.evaluation import (
-    DISCLOSURE_SHARE,
-    Clip,
     number_bounds,
     term_columns,
 )
-from synthdp.spec.model.fields import MOST
 
 CAUSAL = ("given", "validate")  # modes whose declared arrows say what to adjust for
 

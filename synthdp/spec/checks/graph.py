@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from synthdp.spec.checks.columns import plain_name
 from synthdp.spec.load.wording import SpecMistake, claims, stated
-from synthdp.spec.model import Edge, ReleaseSpec
-from synthdp.spec.model.fields import MOST
+from synthdp.spec.model import MOST, Edge, ReleaseSpec
 
 Arrow = tuple[str, str]
 
@@ -70,31 +69,26 @@ def tiers(spec: ReleaseSpec) -> Iterator[SpecMistake]:
 
 def arrows(spec: ReleaseSpec) -> Iterator[SpecMistake]:
     """No arrow leads to itself, is there twice, is forbidden or goes back; no cycles."""
-    edges, order = spec.graph.edges, list(enumerate(spec.graph.tiers))
-    for e, edge in enumerate(edges):
-        for name in edge.causes:
-            if name in edge.effects:
-                message = f"arrow from {name!r} to itself"
-                yield SpecMistake(("graph", "edges", e), message, "take the name off one side")
-    first: dict[Arrow, int] = {}
-    for e, edge in enumerate(edges):
+    edges, first = list(enumerate(spec.graph.edges)), dict[Arrow, int]()
+    for e, edge in edges:
         for arrow in _product(edge):
             first.setdefault(arrow, e)
+    yield from claims(
+        *((name in edge.effects, ("graph", "edges", e), f"arrow from {name!r} to itself",
+           "take the name off one side") for e, edge in edges for name in edge.causes),
+    )  # fmt: skip
     yield from _cycles(spec, first)
-    tier = {name: t for t, names in reversed(order) for name in names}
-    for e, edge in enumerate(edges):
-        for arrow in _product(edge):
-            if first[arrow] != e:
-                message = f"arrow {_shown(arrow)} is written twice"
-                yield SpecMistake(("graph", "edges", e), message, "delete one")
-        for cause, effect in _product(edge):
-            if cause in tier and effect in tier and tier[cause] > tier[effect]:
-                message = (
-                    f"arrow {_shown((cause, effect))} goes back from tier {tier[cause] + 1} to tier"
-                    f" {tier[effect] + 1}"
-                )
-                hint = "turn the arrow round, or change the tiers"
-                yield SpecMistake(("graph", "edges", e), message, hint)
+    tier = {n: t for t, names in reversed(list(enumerate(spec.graph.tiers))) for n in names}
+    for e, edge in edges:
+        found = list(_product(edge))
+        back = [(a, b) for a, b in found if tier.get(a, -1) > tier.get(b, len(tier))]
+        yield from claims(
+            *((True, ("graph", "edges", e), f"arrow {a} -> {b} is written twice", "delete one")
+              for a, b in found if first[a, b] != e),
+            *((True, ("graph", "edges", e),
+               f"arrow {a} -> {b} goes back from tier {tier[a] + 1} to tier {tier[b] + 1}",
+               "turn the arrow round, or change the tiers") for a, b in back),
+        )  # fmt: skip
     joined = set(map(frozenset, first))
     for i, pair in enumerate(spec.graph.undirected):
         where, names = ("graph", "undirected", i), frozenset(pair)
@@ -105,10 +99,9 @@ def arrows(spec: ReleaseSpec) -> Iterator[SpecMistake]:
             yield SpecMistake(where, f"{pair[0]} and {pair[1]} are joined already", hint)
         joined.add(names)
     for f, edge in enumerate(spec.graph.forbidden):
-        for arrow in filter(first.__contains__, _product(edge)):
-            message = f"arrow {_shown(arrow)} is also given under edges"
-            hint = "delete it in one of the two"
-            yield SpecMistake(("graph", "forbidden", f), message, hint)
+        for a, b in filter(first.__contains__, _product(edge)):
+            message, hint = f"arrow {a} -> {b} is also given under edges", "delete it in one of"
+            yield SpecMistake(("graph", "forbidden", f), message, f"{hint} the two")
 
 
 def _cycles(spec: ReleaseSpec, written: Mapping[Arrow, int]) -> Iterator[SpecMistake]:
@@ -236,7 +229,3 @@ def ordered_levels(spec: ReleaseSpec) -> Iterator[SpecMistake]:
 
 def _product(edge: Edge) -> Iterator[Arrow]:
     return ((cause, effect) for effect in edge.effects for cause in edge.causes)
-
-
-def _shown(arrow: Arrow) -> str:
-    return f"{arrow[0]} -> {arrow[1]}"

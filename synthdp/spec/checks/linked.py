@@ -14,27 +14,26 @@ from synthdp.spec.checks import budget, columns, dataset
 from synthdp.spec.checks.checks import traps
 from synthdp.spec.checks.columns import is_id
 from synthdp.spec.expressions.parsed import ALLOWED_RULES, Node, parse_arrow, parse_node, parse_rule
-from synthdp.spec.load.wording import Loc, SpecMistake, nearest, stated
+from synthdp.spec.load.wording import Loc, SpecMistake, claims, nearest, stated
 from synthdp.spec.model import (
-    Boolean,
-    Dataset,
-    IdUnit,
-    Integer,
-    Number,
-    Ordinal,
-    Privacy,
-    ReleaseSpec,
-)
-from synthdp.spec.model.columns import Datetime, derived_of
-from synthdp.spec.model.fields import MOST
-from synthdp.spec.model.linked import (
     CLOCKS,
+    MOST,
     NOT_COVERED,
     ONE_STEP,
     PERSON,
     STEPS,
+    Boolean,
+    Dataset,
+    Datetime,
+    IdUnit,
+    Integer,
     LinkedQuestion,
     LinkedSpec,
+    Number,
+    Ordinal,
+    Privacy,
+    ReleaseSpec,
+    derived_of,
 )
 from synthdp.spec.model.rules import linked_engine, linked_numbers
 
@@ -63,7 +62,6 @@ READ_BY = {
     ),
 }
 """Of an engine: the kind of its sources, in words, and what to do about another."""
-LAWS = ("persons", "first", "steps", "ends")
 
 
 def linked_problems(spec: LinkedSpec) -> list[SpecMistake]:
@@ -147,29 +145,27 @@ def _moved(loc: Loc, table: str) -> Loc:
 def _keys(spec: LinkedSpec) -> Iterator[SpecMistake]:
     """Visits are of the persons, and the engine reads both tables."""
     persons, visits = spec.dataset.persons_name, spec.dataset.visits_name
-    where = ("dataset", "tables", visits)
-    if (of := spec.dataset.visits.of) != persons:
-        message = f"{of!r} is no table of persons; {NOT_COVERED}"
-        yield SpecMistake((*where, "of"), message, f"write {persons}")
+    of, engine = spec.dataset.visits.of, linked_engine(spec)
+    yield from claims(
+        (of != persons, ("dataset", "tables", visits, "of"),
+         f"{of!r} is no table of persons; {NOT_COVERED}", f"write {persons}"),
+    )  # fmt: skip
     for name, table in spec.dataset.tables.items():
-        if getattr(table.source, "levels_only", False):
-            message = "levels_only keeps no values, and visits are put in order by them"
-            at = ("dataset", "tables", name, "source", "levels_only")
-            yield SpecMistake(at, message, "leave it out")
-        path, engine = getattr(table.source, "path", ""), linked_engine(spec)
+        at, path = ("dataset", "tables", name, "source"), getattr(table.source, "path", "")
         kind, asks, hint = READ_BY.get(engine, (table.source.kind, "", ""))
-        if table.source.kind != kind:
-            message = f"engine {engine} {asks}, and this is {table.source.kind}"
-            yield SpecMistake(("dataset", "tables", name, "source", "kind"), message, hint)
-        if engine == "memory" and (is_url(path) or is_pattern(path)):
-            message = "in memory linked tables are read from one local file each, or a folder of"
-            at = ("dataset", "tables", name, "source", "path")
-            hint = "copy it here and give its path, or leave compute.engine out"
-            yield SpecMistake(at, f"{message} Parquet", hint)
-    if spec.compute.engine == "dask":
-        message = "linked tables are not counted by dask"
-        hint = "use arrow, which reads the same Parquet files part by part, or sql, or leave it out"
-        yield SpecMistake(("compute", "engine"), message, hint)
+        yield from claims(
+            (getattr(table.source, "levels_only", False), (*at, "levels_only"),
+             "levels_only keeps no values, and visits are put in order by them", "leave it out"),
+            (table.source.kind != kind, (*at, "kind"),
+             f"engine {engine} {asks}, and this is {table.source.kind}", hint),
+            (engine == "memory" and (is_url(path) or is_pattern(path)), (*at, "path"),
+             "in memory linked tables are read from one local file each, or a folder of Parquet",
+             "copy it here and give its path, or leave compute.engine out"),
+        )  # fmt: skip
+    yield from claims(
+        (spec.compute.engine == "dask", "compute.engine", "linked tables are not counted by dask",
+         "use arrow, which reads the same Parquet files part by part, or sql, or leave it out"),
+    )  # fmt: skip
 
 
 def _order(spec: LinkedSpec) -> Iterator[SpecMistake]:
@@ -186,31 +182,29 @@ def _order(spec: LinkedSpec) -> Iterator[SpecMistake]:
         message = f"visits are in order of a date or a whole number, and this is {order.type}"
         yield SpecMistake((*at, "type"), message, "declare it datetime or integer")
         return
-    if order.missing:
-        message = "a visit without a place in the order is not read, so that none is missing"
-        yield SpecMistake((*at, "missing"), message, "set missing: false")
-    if len(declared) == 1:
-        message = f"{name} have no column beside {table.order!r}, and nothing to be modelled"
-        yield SpecMistake(("columns", name), message, "declare what a visit holds")
-    in_days = isinstance(order, Datetime)
-    if table.step(order) is None:
-        steps = f"{order.resolution}s" if isinstance(order, Datetime) else "numbers"
-        hint = f"write a number of {steps}" if in_days else "write a whole number without a unit"
-        message = f"got {table.resolution!r}, and {table.order!r} is in whole {steps}"
-        yield SpecMistake((*where, "resolution"), message, hint)
-    until, ends = table.until, tuple(map(_day, (order.lower, order.upper)))
-    if until is not None and isinstance(until, int) == in_days:
-        kind = "date" if in_days else "whole number"
-        message = f"got {_day(until)}, and {table.order!r} is a {kind}"
-        yield SpecMistake((*where, "until"), message, f"write a {kind}")
-    elif until is not None and not order.lower < until <= order.upper:  # type: ignore[operator]
-        message = f"got {_day(until)}; it must be above {ends[0]} and at most {ends[1]}, the bounds"
-        hint = f"change it, or columns.{name}.{table.order}"
-        yield SpecMistake((*where, "until"), f"{message} of {table.order!r}", hint)
-
-
-def _day(value: object) -> str:
-    return str(value).removesuffix(" 00:00:00")
+    until: Any = table.until
+    steps, how, kind = "numbers", "write a whole number without a unit", "whole number"
+    if isinstance(order, Datetime):
+        steps, kind = f"{order.resolution}s", "date"
+        how = f"write a number of {steps}"
+    other = until is not None and isinstance(until, int) == isinstance(order, Datetime)
+    got, *ends = (str(x).removesuffix(" 00:00:00") for x in (until, order.lower, order.upper))
+    yield from claims(
+        (order.missing, (*at, "missing"),
+         "a visit without a place in the order is not read, so that none is missing",
+         "set missing: false"),
+        (len(declared) == 1, ("columns", name),
+         f"{name} have no column beside {table.order!r}, and nothing to be modelled",
+         "declare what a visit holds"),
+        (table.step(order) is None, (*where, "resolution"),
+         f"got {table.resolution!r}, and {table.order!r} is in whole {steps}", how),
+        (other, (*where, "until"), f"got {got}, and {table.order!r} is a {kind}",
+         f"write a {kind}"),
+        (until is not None and not other and not order.lower < until <= order.upper,
+         (*where, "until"),
+         f"got {got}; it must be above {ends[0]} and at most {ends[1]}, the bounds of"
+         f" {table.order!r}", f"change it, or columns.{name}.{table.order}"),
+    )  # fmt: skip
 
 
 def _date_of_persons(
@@ -219,29 +213,19 @@ def _date_of_persons(
     """What is wrong with a node that must be a date of persons, where visits have dates."""
     persons, visits = spec.dataset.persons_name, spec.dataset.visits
     column = spec.columns[persons].get(node.column)
-    told = _told(
-        [
-            (node != Node(persons, node.column), f"got {node}", f"name a column of {persons}"),
-            (column is None, *_unknown(node, spec.columns[persons])),
-            (
-                not isinstance(column, Datetime),
-                f"{node} is {getattr(column, 'type', '')}, and must be a date",
-                "declare it datetime",
-            ),
-            (
-                missing and not getattr(column, "missing", False),
-                f"{node} is missing for those who live",
-                f"set columns.{persons}.{node.column}.missing: true",
-            ),
-            (
-                isinstance(spec.order_column, Integer),
-                f"{node} is a date, and {visits.order!r}, the order of visits, a whole number",
-                "order visits by a date, or delete it",
-            ),
-        ]
-    )
-    if told:
-        yield SpecMistake(where, *told)
+    found = claims(
+        (node != Node(persons, node.column), where, f"got {node}", f"name a column of {persons}"),
+        (column is None, where, *_unknown(node, spec.columns[persons])),
+        (not isinstance(column, Datetime), where,
+         f"{node} is {getattr(column, 'type', '')}, and must be a date", "declare it datetime"),
+        (missing and not getattr(column, "missing", False), where,
+         f"{node} is missing for those who live",
+         f"set columns.{persons}.{node.column}.missing: true"),
+        (isinstance(spec.order_column, Integer), where,
+         f"{node} is a date, and {visits.order!r}, the order of visits, a whole number",
+         "order visits by a date, or delete it"),
+    )  # fmt: skip
+    yield from itertools.islice(found, 1)
 
 
 def _ends(spec: LinkedSpec) -> Iterator[SpecMistake]:
@@ -260,39 +244,35 @@ def _clocks(spec: LinkedSpec) -> Iterator[SpecMistake]:
     """No column has the name of a clock or a step."""
     persons, visits = spec.dataset.persons_name, spec.dataset.visits_name
     taken = {visits: (*_clocks_of(spec), *STEPS), persons: ("age",) if spec.birth else ()}
-    for table, names in taken.items():
-        for name in names:
-            if name in spec.columns[table]:
-                message = (
-                    f"{table}.{name} is what arrows call something that visits themselves tell"
-                )
-                hint = "give the column another name, with rename in the source"
-                yield SpecMistake(("columns", table, name), message, hint)
+    yield from claims(
+        *((name in spec.columns[table], ("columns", table, name),
+           f"{table}.{name} is what arrows call something that visits themselves tell",
+           "give the column another name, with rename in the source")
+          for table, names in taken.items() for name in names),
+    )  # fmt: skip
 
 
 def _budget(spec: LinkedSpec) -> Iterator[SpecMistake]:
     """The budget fits the persons, and every law has a share of it."""
     one = one_table(spec, spec.dataset.persons_name)
     yield from itertools.chain(budget.amounts(one), dataset.addresses(one))
-    for name in LAWS:
-        where = ("privacy", "shares", name)
-        if getattr(spec.privacy.shares, name) == 0:
-            message = f"{stated(spec, *where)}; every law needs a share"
-            yield SpecMistake(where, message, "e.g. 0.1, taken from the others")
-    share, where = spec.privacy.shares.estimands, ("privacy", "shares", "estimands")
-    if share and not spec.estimands:
-        message = f"got {share:g}, and there are no estimands"
-        yield SpecMistake(where, message, "set it to 0")
-    if spec.estimands and not share:
-        message = f"{stated(spec, *where)}; estimands need a share"
-        yield SpecMistake(where, message, "e.g. 0.1, taken from the others")
-    moments, where = spec.privacy.shares.moments, ("privacy", "shares", "moments")
-    if moments and not (0 < len(linked_numbers(spec)) <= 600):
-        message = f"got {moments:g}, and no column is a number, or more than 600 are"
-        yield SpecMistake(where, message, "set it to 0")
-    if moments and linked_engine(spec) == "sql":
-        message = f"got {moments:g}, and engine sql counts and adds up nothing"
-        yield SpecMistake(where, message, "set it to 0, or use another engine")
+    own, at = spec.privacy.shares, ("privacy", "shares")
+    share, moments = own.estimands, own.moments
+    yield from claims(
+        *((getattr(own, name) == 0, (*at, name),
+           f"{stated(spec, *at, name)}; every law needs a share", "e.g. 0.1, taken from the others")
+          for name in ("persons", "first", "steps", "ends")),
+        (share and not spec.estimands, (*at, "estimands"),
+         f"got {share:g}, and there are no estimands", "set it to 0"),
+        (spec.estimands and not share, (*at, "estimands"),
+         f"{stated(spec, *at, 'estimands')}; estimands need a share",
+         "e.g. 0.1, taken from the others"),
+        (moments and not 0 < len(linked_numbers(spec)) <= 600, (*at, "moments"),
+         f"got {moments:g}, and no column is a number, or more than 600 are", "set it to 0"),
+        (moments and linked_engine(spec) == "sql", (*at, "moments"),
+         f"got {moments:g}, and engine sql counts and adds up nothing",
+         "set it to 0, or use another engine"),
+    )  # fmt: skip
 
 
 def _rules(spec: LinkedSpec) -> Iterator[SpecMistake]:
@@ -319,46 +299,33 @@ def _possible(spec: LinkedSpec, where: Loc, node: Node, *, before: bool) -> Iter
     """What keeps a date of persons from being before all visits, or after all of them."""
     date: Any = spec.columns[node.table][node.column]
     order: Any = spec.order_column
-    if date.lower > order.upper if before else date.upper < order.lower:
-        message = f"the bounds of {node} leave no person for it"
-        yield SpecMistake(where, message, "change the bounds, or delete the rule")
-    if not before and node.column != spec.death:
-        hint = f"set dataset.tables.{spec.dataset.visits_name}.ends: {{death: {node}}}"
-        yield SpecMistake(where, f"{node} does not end visits", hint)
+    yield from claims(
+        (date.lower > order.upper if before else date.upper < order.lower, where,
+         f"the bounds of {node} leave no person for it", "change the bounds, or delete the rule"),
+        (not before and node.column != spec.death, where, f"{node} does not end visits",
+         f"set dataset.tables.{spec.dataset.visits_name}.ends: {{death: {node}}}"),
+    )  # fmt: skip
 
 
 def _steady(spec: LinkedSpec, where: Loc, kind: str, node: Node) -> Iterator[SpecMistake]:
     """What is wrong with a column whose levels shall not fall, not rise or stay once reached."""
     visits = spec.dataset.visits_name
     column, other = spec.columns[visits].get(node.column), Node(visits, spec.dataset.visits.order)
-    told = _told(
-        [
-            (
-                node.table != visits or node == other,
-                f"{kind} is of a column of {visits} beside their order, got {node}",
-                ALLOWED_RULES,
-            ),
-            (column is None, *_unknown(node, spec.columns[visits])),
-            (
-                not isinstance(column, Ordinal | Boolean | Integer),
-                f"{node} is {getattr(column, 'type', '')}, whose levels have no order",
-                "declare it ordinal, boolean or integer",
-            ),
-            (
-                getattr(column, "missing", False),
-                f"{node} may be missing, and a missing value has no place in an order",
-                "set missing: false, or delete the rule",
-            ),
-            (
-                kind == "once" and len(getattr(column, "labels", ())) != 2,
-                f"once is of a column of two levels, the second of which stays; {node} has"
-                f" {getattr(column, 'level_count', 0)}",
-                "use nondecreasing, or declare it boolean",
-            ),
-        ]
-    )
-    if told:
-        yield SpecMistake(where, *told)
+    found = claims(
+        (node.table != visits or node == other, where,
+         f"{kind} is of a column of {visits} beside their order, got {node}", ALLOWED_RULES),
+        (column is None, where, *_unknown(node, spec.columns[visits])),
+        (not isinstance(column, Ordinal | Boolean | Integer), where,
+         f"{node} is {getattr(column, 'type', '')}, whose levels have no order",
+         "declare it ordinal, boolean or integer"),
+        (getattr(column, "missing", False), where,
+         f"{node} may be missing, and a missing value has no place in an order",
+         "set missing: false, or delete the rule"),
+        (kind == "once" and len(getattr(column, "labels", ())) != 2, where,
+         f"once is of a column of two levels, the second of which stays; {node} has"
+         f" {getattr(column, 'level_count', 0)}", "use nondecreasing, or declare it boolean"),
+    )  # fmt: skip
+    yield from itertools.islice(found, 1)
 
 
 def _unknown(node: Node, known: Collection[str]) -> tuple[str, str]:
@@ -372,16 +339,18 @@ def _unknown(node: Node, known: Collection[str]) -> tuple[str, str]:
 def _graph(spec: LinkedSpec) -> Iterator[SpecMistake]:
     """Arrows are between what is modelled, forward in time, and without a cycle at a visit."""
     mode, edges = spec.graph.mode, list(map(parse_arrow, spec.graph.edges))
-    if mode == "given" and not edges:
-        message = "missing or empty; mode given needs at least one arrow"
-        hint = "give arrows such as visits[-1].x -> visits.x, or use mode predict or none"
-        yield SpecMistake(("graph", "edges"), message, hint)
-    if mode != "given" and edges:
-        message = f"has no effect: graph mode is {mode}"
-        yield SpecMistake(("graph", "edges"), message, "use mode given, or delete it")
-    if (total := sum(len(a) * len(b) for a, b in edges)) > MOST.arrows:
-        message = f"{total:,} arrows; there may be at most {MOST.arrows:,}"
-        yield SpecMistake(("graph", "edges"), message, "give fewer, or use mode predict")
+    total = sum(len(a) * len(b) for a, b in edges)
+    yield from claims(
+        (mode == "given" and not edges, "graph.edges",
+         "missing or empty; mode given needs at least one arrow",
+         "give arrows such as visits[-1].x -> visits.x, or use mode predict or none"),
+        (mode != "given" and edges, "graph.edges", f"has no effect: graph mode is {mode}",
+         "use mode given, or delete it"),
+        (total > MOST.arrows, "graph.edges",
+         f"{total:,} arrows; there may be at most {MOST.arrows:,}",
+         "give fewer, or use mode predict"),
+    )  # fmt: skip
+    if total > MOST.arrows:
         return
     places, first = _Places(spec), dict[tuple[Node, Node], int]()
     wrong = False
@@ -405,7 +374,7 @@ Told = tuple[str, str | None]
 """A message and a hint."""
 
 
-def _told(wrong: Iterable[tuple[Any, str, str | None]]) -> Told | None:
+def _told(*wrong: tuple[Any, str, str | None]) -> Told | None:
     """The first that holds."""
     return next(((message, hint) for holds, message, hint in wrong if holds), None)
 
@@ -430,38 +399,26 @@ class _Places:
             (node.lag > 1, "arrows reach back to the visit before, [-1], and no further yet"),
             ((node.number or 1) > 1, "by its number only the first visit has a law of its own"),
             (node.column == "end", "who has a visit did not stop before it"),
-            (
-                node == self.gap,
-                f"the gap before a visit is no cause of it yet; write {self.visits}[-1].gap",
-            ),
-        ]
+            (node == self.gap,
+             f"the gap before a visit is no cause of it yet; write {self.visits}[-1].gap"),
+        ]  # fmt: skip
         if node.table != self.visits:
             wrong = [(node == self.died, "death comes after all visits, and is an effect alone")]
-        found = _told((holds, f"{node}: {message}", None) for holds, message in wrong)
+        found = _told(*((holds, f"{node}: {message}", None) for holds, message in wrong))
         return found or self._known(node, self.causes)
 
     def effect(self, node: Node) -> Told | None:
         """What is wrong with an effect by itself."""
         any_visit = Node(self.visits, node.column)
         first = replace(any_visit, number=1)
-        wrong = [
-            (
-                node not in (any_visit, first),
-                f"{node}: an effect is at any visit, or at the first",
-                f"write {any_visit}, or of the first visit {first}",
-            ),
-            (
-                node == first and node.column in STEPS,
-                f"{node}: one law holds for all visits",
-                f"write {any_visit}",
-            ),
-            (
-                node.column in self.clocks,
-                f"{node}: it follows from the order of visits, and is a cause alone",
-                None,
-            ),
-        ]
-        found = _told(wrong) if node.table == self.visits else None
+        found = _told(
+            (node not in (any_visit, first), f"{node}: an effect is at any visit, or at the first",
+             f"write {any_visit}, or of the first visit {first}"),
+            (node == first and node.column in STEPS, f"{node}: one law holds for all visits",
+             f"write {any_visit}"),
+            (node.column in self.clocks,
+             f"{node}: it follows from the order of visits, and is a cause alone", None),
+        ) if node.table == self.visits else None  # fmt: skip
         return found or self._known(node, self.effects)
 
     def arrow(self, cause: Node, effect: Node) -> Told | None:
@@ -469,38 +426,20 @@ class _Places:
         same = Node(self.visits, cause.column)
         before, write = f"write {replace(same, lag=1)}", f"write {same}"
         if cause.table != self.visits:
-            return _told([(cause == effect, "leads to itself", "delete it")])
+            return _told((cause == effect, "leads to itself", "delete it"))
         back = effect.table == self.persons
         return _told(
-            [
-                (cause == effect, "leads to itself", before),
-                (
-                    back and effect != self.died,
-                    "goes from a visit back to the person",
-                    f"turn it round: {effect} -> {cause}",
-                ),
-                (
-                    back and cause != same,
-                    "is of another visit than the last, which death follows",
-                    write,
-                ),
-                (
-                    effect.number and cause.lag,
-                    "has no visit before the first to come from",
-                    write,
-                ),
-                (
-                    cause.number and not effect.number,
-                    "skips the visits between; the first is no cause of later ones yet",
-                    before,
-                ),
-                (
-                    effect == self.gap and not cause.lag and cause.column != "number",
-                    "goes back in time: the gap comes before the visit",
-                    before,
-                ),
-            ]
-        )
+            (cause == effect, "leads to itself", before),
+            (back and effect != self.died, "goes from a visit back to the person",
+             f"turn it round: {effect} -> {cause}"),
+            (back and cause != same, "is of another visit than the last, which death follows",
+             write),
+            (effect.number and cause.lag, "has no visit before the first to come from", write),
+            (cause.number and not effect.number,
+             "skips the visits between; the first is no cause of later ones yet", before),
+            (effect == self.gap and not cause.lag and cause.column != "number",
+             "goes back in time: the gap comes before the visit", before),
+        )  # fmt: skip
 
     def _known(self, node: Node, known: Mapping[str, Collection[str]]) -> Told | None:
         """What is wrong with the names of a node."""
@@ -509,30 +448,20 @@ class _Places:
             return f"unknown table {node.table!r} in {node}", hint
         order = Node(self.visits, self.spec.dataset.visits.order)
         at_visit, unknown = node.table == self.visits, node.column not in known[node.table]
-        wrong = [
-            (
-                not at_visit and node != Node(node.table, node.column),
-                f"{node}: a person has one row of {self.persons}",
-                f"write {Node(self.persons, node.column)}",
-            ),
-            (
-                node == Node(self.persons, self.birth or ""),
-                f"{node} is modelled by the age at the first visit",
-                f"write {self.persons}.age",
-            ),
-            (
-                at_visit and node.column == order.column,
-                f"{node}: the order of visits is modelled by the gaps between them",
-                f"as a cause write {self.visits}.calendar or {self.visits}.number, as an effect"
-                f" {self.visits}.gap",
-            ),
-            (
-                unknown and node.column == "age",
-                f"{node} needs a date of birth",
-                f"write a constraint such as {self.persons}.birth <= {order}",
-            ),
-        ]
-        return _told(wrong) or (_unknown(node, known[node.table]) if unknown else None)
+        found = _told(
+            (not at_visit and node != Node(node.table, node.column),
+             f"{node}: a person has one row of {self.persons}",
+             f"write {Node(self.persons, node.column)}"),
+            (node == Node(self.persons, self.birth or ""),
+             f"{node} is modelled by the age at the first visit", f"write {self.persons}.age"),
+            (at_visit and node.column == order.column,
+             f"{node}: the order of visits is modelled by the gaps between them",
+             f"as a cause write {self.visits}.calendar or {self.visits}.number, as an effect"
+             f" {self.visits}.gap"),
+            (unknown and node.column == "age", f"{node} needs a date of birth",
+             f"write a constraint such as {self.persons}.birth <= {order}"),
+        )  # fmt: skip
+        return found or (_unknown(node, known[node.table]) if unknown else None)
 
 
 def _cycles(spec: LinkedSpec, written: dict[tuple[Node, Node], int]) -> Iterator[SpecMistake]:
@@ -603,15 +532,14 @@ def _estimands(spec: LinkedSpec) -> Iterator[SpecMistake]:
                 hint = nearest(level, labels or ()) or f"one of {', '.join(labels or ['none'])}"
                 at = (*where, "reference" if key == "treatment" else "level")
                 found.append(SpecMistake(at, f"{node} has no level {level!r}", hint))
-        places = tuple(_at(spec, parse_node(text)) for _, text, _ in named)
+        ends = [parse_node(text) for _, text, _ in named]
+        places = tuple(f"{PERSON * (n.table != visits)}{n.place}" for n in ends)
         if not found and places not in ONE_STEP:
             message = f"the effect of {named[0][1]} on {named[1][1]} is not one of a single step"
             hint = f"{visits}.x on {visits}.y or {visits}[+1].y; {visits}[1].x on {visits}[2].y"
             found.append(SpecMistake((*where, "outcome"), f"{message} forward", hint))
         if not found and estimand.clip is not None:
-            column = spec.columns[parse_node(estimand.outcome).table].get(
-                parse_node(estimand.outcome).column
-            )
+            column = spec.columns[ends[1].table].get(ends[1].column)
             if not isinstance(column, Integer | Number):
                 message = f"{estimand.outcome} holds no numbers that could end"
                 found.append(SpecMistake((*where, "clip"), message, "delete it"))
@@ -628,10 +556,7 @@ def _estimands(spec: LinkedSpec) -> Iterator[SpecMistake]:
 
 def _ends_of(where: Loc, clip: Collection[float] | None) -> Iterator[SpecMistake]:
     low, high = clip or (0.0, 1.0)
-    if not low < high:
-        message = f"got {low:g} to {high:g}; the first end lies below the second"
-        yield SpecMistake((*where, "clip"), message, "turn them round")
-
-
-def _at(spec: LinkedSpec, node: Node) -> str:
-    return node.place if node.table == spec.dataset.visits_name else f"{PERSON}{node.place}"
+    return claims(
+        (not low < high, (*where, "clip"),
+         f"got {low:g} to {high:g}; the first end lies below the second", "turn them round"),
+    )  # fmt: skip

@@ -38,8 +38,7 @@ from synthdp.spec.expressions.parsed import (
     some,
 )
 from synthdp.spec.load.wording import got, nearest
-from synthdp.spec.model import Column, derived_of
-from synthdp.spec.model.columns import EPOCH, Operand
+from synthdp.spec.model import EPOCH, Column, Operand, derived_of
 
 LARGEST = 1e15  # beyond it neighbouring whole numbers are one
 
@@ -168,7 +167,6 @@ class _Reader:
     negated: bool = False
 
     def calculated(self) -> ExpressionOperand:
-        """The value of a text that is one."""
         node = self.source.parsed()
         operand = self.operand(node)
         if operand.constant or operand.kind not in ("number", "date"):
@@ -177,7 +175,6 @@ class _Reader:
         return operand
 
     def operand(self, node: ast.expr) -> ExpressionOperand:
-        """The value at a node of the tree."""
         match node:
             case ast.Name():
                 return self._column(node)
@@ -263,7 +260,6 @@ class _Reader:
         return inputs
 
     def truth(self, node: ast.expr) -> Truth:
-        """The truth at a node of the tree."""
         match node:
             case ast.BoolOp(op=op, values=parts):
                 return (every if isinstance(op, ast.And) else some)(each(self.truth, parts))
@@ -383,7 +379,6 @@ class _Reader:
 
 
 def described(operand: ExpressionOperand) -> str:
-    """An operand as a message names it."""
     if operand.name and not operand.constant:
         return f"column {operand.name!r}"
     if operand.kind == "literal":

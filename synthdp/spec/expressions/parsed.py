@@ -199,8 +199,6 @@ _SINGLE = re.compile(r"(?<![<>=!:])=(?!=)")
 
 
 class UnreadableExpression(Exception):
-    """What is wrong with a part of the text."""
-
     def __init__(self, mistakes: list[ExpressionMistake]) -> None:
         super().__init__()
         self.mistakes = mistakes
@@ -241,7 +239,6 @@ class SourceText:
         self._lead = 0
 
     def parsed(self) -> ast.expr:
-        """The expression at the root of the tree."""
         self._mark = next((mark for mark in _MARKS if mark not in self.text), "")
         if not self._mark:
             self.refuse(1, f"the letters {', '.join(_MARKS)} cannot all be used here")

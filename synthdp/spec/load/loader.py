@@ -109,28 +109,24 @@ def linked_in(text: str, *, path: str) -> LinkedSpec | None:
 def _parsed(
     text: str, path: str, *, graph_alone: bool = False
 ) -> tuple[Node, ReleaseSpec | LinkedSpec]:
-    """The tree and the checked spec of a text."""
     tree, mistakes = read(text.removeprefix("\ufeff"))
+    model: Any
+    fill: Any
+    check: Any
     problems = [_problem(path, tree, m, (m.line, m.column)) for m in mistakes]
     if tree is None or tree.kind != "map":
         raise SpecError(_listed(problems or [_no_map(path, tree)]))
-    linked = len(list(tree.along(TABLES))) > len(TABLES)
-    spec: ReleaseSpec | LinkedSpec
-    try:
-        if linked:
-            spec = fill_linked(LinkedSpec.model_validate(tree.value()))
-        else:
-            spec = fill_defaults(ReleaseSpec.model_validate(tree.value()))
-    except ValidationError as error:
-        found = findings(error, LinkedSpec if linked else ReleaseSpec)
-        problems += _field_problems(path, tree, found)
-        raise SpecError(_listed(problems)) from None
-    if isinstance(spec, LinkedSpec):
+    model, fill, check = ReleaseSpec, fill_defaults, cross_problems
+    if len(list(tree.along(TABLES))) > len(TABLES):
         from synthdp.spec.checks.linked import linked_problems
 
-        found = [] if problems else linked_problems(spec)
-    else:
-        found = [] if problems else cross_problems(spec)
+        model, fill, check = LinkedSpec, fill_linked, linked_problems
+    try:
+        spec: ReleaseSpec | LinkedSpec = fill(model.model_validate(tree.value()))
+    except ValidationError as error:
+        problems += _field_problems(path, tree, findings(error, model))
+        raise SpecError(_listed(problems)) from None
+    found: list[SpecMistake] = [] if problems else check(spec)
     if graph_alone:
         own = ("privacy", "shares", "graph")
         found = [m for m in found if m.loc[:2] != own[:2] or m.loc == own]

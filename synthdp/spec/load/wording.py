@@ -286,7 +286,6 @@ def _tag(loc: Loc, rule: str, context: dict[str, Any], union: Any) -> SpecMistak
 def _value(
     rule: str, context: dict[str, Any], value: object, default: str
 ) -> tuple[str, str | None]:
-    """What is wrong with a value, and a hint."""
     if rule == "value_error":
         return str(context["error"]), None
     if rule == "literal_error":

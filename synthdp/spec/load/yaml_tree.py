@@ -164,7 +164,6 @@ class _Builder:
         return root
 
     def wrong(self, event: yaml.Event, loc: Loc, message: str, hint: str | None = None) -> None:
-        """Note a mistake at the event's place."""
         self.mistakes.append(Mistake(*_at(event), loc, message, hint))
 
     def _inside(self) -> Iterator[yaml.NodeEvent]:
@@ -185,7 +184,6 @@ class _Builder:
             raise _StopError
 
     def _node(self, event: yaml.NodeEvent, loc: Loc) -> Node:
-        """The value that begins with `event`."""
         node = Node(*_at(event))
         node.reported = self._properties(event, loc)
         self._fill(node, event, loc)

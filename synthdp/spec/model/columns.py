@@ -159,7 +159,7 @@ EDGES = "left edges of the bins, instead of `bins`; the first is `lower`"
 SPIKES = "values with a level of their own; zero inflation is [0]"
 _V = TypeVar("_V")
 Bins = Annotated[Whole, Field(ge=1, le=1024), Unit("bins")]
-Edges = Annotated[tuple[_V, ...], Field(min_length=1, max_length=1025)] | None
+LeftEdges = Annotated[tuple[_V, ...], Field(min_length=1, max_length=1025)] | None
 Spikes = Annotated[tuple[_V, ...], Field(max_length=64), AfterValidator(unique)]
 
 
@@ -234,7 +234,7 @@ class Integer(RangedColumn):
     lower: Whole = key(LOWER, 16)
     upper: Whole = key(UPPER, 100)
     bins: Bins = key(BINS, 16, default=32)
-    edges: Edges[Whole] = key(EDGES, [0, 1, 5, 20], default=None)
+    edges: LeftEdges[Whole] = key(EDGES, [0, 1, 5, 20], default=None)
     spikes: Spikes[Whole] = key(SPIKES, [0], default=())
     derived: Derived = DERIVED
 
@@ -259,7 +259,7 @@ class Number(RangedColumn):
     lower: Real = key(LOWER, 0.0)
     upper: Real = key(UPPER, 4.6)
     bins: Bins = key(BINS, 20, default=32)
-    edges: Edges[Real] = key(EDGES, [0.0, 0.5, 2.0], default=None)
+    edges: LeftEdges[Real] = key(EDGES, [0.0, 0.5, 2.0], default=None)
     spikes: Spikes[Real] = key(SPIKES, [0.0], default=())
     decimals: Annotated[Whole, Field(ge=0, le=MOST.decimals), Unit("digits")] = key(
         "digits written after the point", 2, default=4
@@ -298,7 +298,7 @@ class Datetime(RangedColumn):
     lower: Instant = key(LOWER, "2001-01-01")
     upper: Instant = key(UPPER, "2020-12-31T23:00:00")
     bins: Bins = key(BINS, 20, default=32)
-    edges: Edges[Instant] = key(EDGES, ["2001-01-01", "2010-01-01"], default=None)
+    edges: LeftEdges[Instant] = key(EDGES, ["2001-01-01", "2010-01-01"], default=None)
     spikes: Spikes[Instant] = key("instants with a level of their own", ["2001-01-01"], default=())
     resolution: Literal["day", "hour", "minute", "second"] = key(
         "step in which instants are written", "hour", default="day"
@@ -402,8 +402,7 @@ class Labelled(Mapped):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        categories: tuple[str, ...] = getattr(self, "categories", ())
-        return categories
+        return tuple(getattr(self, "categories", ()))
 
     def texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         yield from ((("categories", i), text) for i, text in enumerate(self.labels))

@@ -6,7 +6,7 @@ The first two are for the steward only, but for headline scores that are paid fo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from annotated_types import Unit
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
@@ -169,9 +169,17 @@ DP_METRICS = ("tv1_dp", "tv2_dp", "tstr_accuracy_dp")
 are no numbers.
 """
 RENAMED_METRICS = {f"{name.removesuffix('_dp')}_charged": name for name in DP_METRICS}
-PUBLIC_METRICS = ("tv1_noisy", *DP_METRICS, *(f"simulated_{name}" for name in ATTACK_FIGURES))
+PublicMetric = Literal[
+    "tv1_noisy", "tv1_dp", "tv2_dp", "tstr_accuracy_dp", "simulated_advantage_upper",
+    "simulated_auc_upper", "simulated_tpr_upper", "simulated_epsilon_lower",
+]  # fmt: skip
+ConfidentialMetric = Literal[
+    "tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio", "attack_advantage_upper", "attack_auc_upper",
+    "attack_tpr_upper", "attack_epsilon_lower",
+]  # fmt: skip
+PUBLIC_METRICS: tuple[str, ...] = get_args(PublicMetric)
+CONFIDENTIAL_METRICS: tuple[str, ...] = get_args(ConfidentialMetric)
 ATTACK_METRICS = tuple(f"attack_{name}" for name in ATTACK_FIGURES)
-CONFIDENTIAL_METRICS = ("tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio", *ATTACK_METRICS)
 
 
 class Gate(Model):
@@ -185,28 +193,7 @@ class Gate(Model):
     without any leak would exceed is refused, and the lowest possible is told.
     """
 
-    metric: Annotated[
-        Literal[
-            "tv1_noisy",
-            "tv1_dp",
-            "tv2_dp",
-            "tstr_accuracy_dp",
-            "simulated_advantage_upper",
-            "simulated_auc_upper",
-            "simulated_tpr_upper",
-            "simulated_epsilon_lower",
-            "tv1",
-            "tv2",
-            "tv3",
-            "tstr_auc",
-            "tstr_ratio",
-            "attack_advantage_upper",
-            "attack_auc_upper",
-            "attack_tpr_upper",
-            "attack_epsilon_lower",
-        ],
-        renamed(RENAMED_METRICS),
-    ] = key(
+    metric: Annotated[Literal[PublicMetric, ConfidentialMetric], renamed(RENAMED_METRICS)] = key(
         "the bounded figure; all but tv1_noisy, ..._dp and simulated_... are of real rows, without"
         " noise",
         "tv1_noisy",

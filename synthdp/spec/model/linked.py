@@ -7,6 +7,7 @@ A spec whose `dataset` has `tables` is a `LinkedSpec`. What is modelled has node
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal, cast, get_args
@@ -29,6 +30,7 @@ from synthdp.spec.load.wording import got, same_but_for_case
 from synthdp.spec.model.columns import RESOLUTION_SECONDS, Column, Datetime, Integer
 from synthdp.spec.model.dataset import (
     OUT_OF_DOMAIN,
+    PUBLICATION,
     Compute,
     CsvSource,
     DataFrameSource,
@@ -236,22 +238,18 @@ class LinkedDataset(Described):
 
     @property
     def persons_name(self) -> str:
-        """The protected table's name."""
         return next(n for n, table in self.tables.items() if isinstance(table, PersonsTable))
 
     @property
     def visits_name(self) -> str:
-        """The name of the table of visits."""
         return next(n for n, table in self.tables.items() if isinstance(table, VisitsTable))
 
     @property
     def persons(self) -> PersonsTable:
-        """The protected table."""
         return next(t for t in self.tables.values() if isinstance(t, PersonsTable))
 
     @property
     def visits(self) -> VisitsTable:
-        """The table of visits."""
         return next(t for t in self.tables.values() if isinstance(t, VisitsTable))
 
 
@@ -286,14 +284,9 @@ class LinkedPrivacy(Budget):
     ledger: str | None = LEDGER
 
 
-def _arrow(text: str) -> str:
-    parse_arrow(text)
-    return text
-
-
-def _rule(given: Any) -> Any:
-    parse_rule(given)
-    return given
+def _read_by(parse: Callable[[Any], object]) -> Callable[[Any], Any]:
+    """What checks that a value is read by `parse`, and leaves it as it is written."""
+    return lambda given: (parse(given), given)[1]
 
 
 def _target(text: str) -> str:
@@ -302,7 +295,7 @@ def _target(text: str) -> str:
     return text
 
 
-ArrowText = Annotated[str, AfterValidator(_arrow), Field(json_schema_extra=ARROW)]
+ArrowText = Annotated[str, AfterValidator(_read_by(parse_arrow)), Field(json_schema_extra=ARROW)]
 
 
 class LinkedGraph(Model):
@@ -354,7 +347,7 @@ class LinkedRule:
 
 RuleText = Annotated[
     str | dict[str, str],
-    BeforeValidator(_rule, json_schema_input_type=str | dict[str, str]),
+    BeforeValidator(_read_by(parse_rule), json_schema_input_type=str | dict[str, str]),
 ]
 
 
@@ -409,12 +402,7 @@ class LinkedGate(Gate):
         return True
 
 
-def _place(text: str) -> str:
-    parse_node(text)
-    return text
-
-
-Place = Annotated[str, AfterValidator(_place)]
+Place = Annotated[str, AfterValidator(_read_by(parse_node))]
 
 
 class LinkedEffect(Model):
@@ -563,15 +551,7 @@ class LinkedSpec(Model):
     )
     tracking: Tracking = key("where the release is logged", {"enabled": False}, default=Tracking())
     compute: Compute = key("where the work is done", {"threads": 2}, default=Compute())
-    publication: Publication | None = key(
-        "what a public register asks about the release",
-        {
-            "curators": [{"name": "Office of Statistics", "type": "Government"}],
-            "intended_use": "teaching, and trying out methods",
-            "region": "United States of America",
-        },
-        default=None,
-    )
+    publication: Publication | None = PUBLICATION
     signing: Signing = key("who vouches for the bundle", {"required": False}, default=Signing())
 
     @model_validator(mode="before")
@@ -597,7 +577,6 @@ class LinkedSpec(Model):
         return self
 
     def rules(self) -> tuple[LinkedRule, ...]:
-        """The constraints of a checked spec."""
         found = list[LinkedRule]()
         for kind, nodes in map(parse_rule, self.constraints):
             named: Any = kind
@@ -608,7 +587,6 @@ class LinkedSpec(Model):
 
     @property
     def order_column(self) -> Datetime | Integer:
-        """The column that orders visits, of a checked spec."""
         column: Any = self.columns[self.dataset.visits_name][self.dataset.visits.order]
         return cast(Datetime | Integer, column)
 

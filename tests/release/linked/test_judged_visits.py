@@ -10,8 +10,8 @@ import pytest
 import synthdp
 from synthdp.bundle import LinkedBundle
 from synthdp.data.visits import PERSONS, STEPS, Views
-from synthdp.evaluate import real_visits
-from synthdp.evaluate.real_visits import RealFigures, real_figures
+from synthdp.evaluate import visits as judged
+from synthdp.evaluate.visits import RealFigures, real_figures
 from synthdp.release.linked_plan import planned_linked
 from tests.release.linked.conftest import problems, run, spec_at, write_spec
 
@@ -65,7 +65,7 @@ def test_of_an_error_on_rows_the_kind_is_told(ward: Path, monkeypatch: pytest.Mo
     def breaks(*_: Any, **__: Any) -> RealFigures:
         raise ZeroDivisionError("of id-0007")
 
-    monkeypatch.setattr(real_visits, "_told_apart", breaks)
+    monkeypatch.setattr(judged, "_told_apart", breaks)
     done = run(write_spec(ward.parent, JUDGED))
     assert done.report is not None and not done.figures
     page = done.report.read_text()

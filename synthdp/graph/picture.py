@@ -10,14 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import networkx as nx
 
 from synthdp.drawing.charts import FAINT, INK, arrow_head, fixed, frame, label, line, safe, short
+from synthdp.graph.knowledge import Pair
+
+if TYPE_CHECKING:
+    from synthdp.graph.causal import CausalGraph, GraphEdge
+    from synthdp.graph.pag import PagLink
 
 LATENT = ("#8A5A9E", "10 3 2 3 2 3", 1.6)
-Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -56,54 +60,6 @@ SETTINGS = PictureSettings()
 HEIGHT, MARGIN = SETTINGS.height, SETTINGS.margin
 
 
-class Link(Protocol):
-    """What is drawn of a link; `synthdp.graph.causal.GraphEdge` is one."""
-
-    @property
-    def cause(self) -> str: ...
-    @property
-    def effect(self) -> str: ...
-    @property
-    def directed(self) -> bool: ...
-    @property
-    def provenance(self) -> str: ...
-    @property
-    def structural(self) -> bool: ...
-    @property
-    def pair(self) -> Pair: ...
-
-
-class DrawnGraph(Protocol):
-    """What is drawn of a graph; `synthdp.graph.causal.CausalGraph` is one."""
-
-    @property
-    def nodes(self) -> tuple[str, ...]: ...
-    @property
-    def edges(self) -> Sequence[Link]: ...
-    @property
-    def latent(self) -> Sequence[tuple[str, ...]]: ...
-    @property
-    def pag(self) -> Sequence[MarkedLink] | None: ...
-    @property
-    def open_pairs(self) -> Sequence[Pair]: ...
-    def order(self) -> tuple[str, ...]: ...
-    @property
-    def dag(self) -> nx.DiGraph: ...
-
-
-class MarkedLink(Protocol):
-    """A link with a mark at each end; `synthdp.graph.pag.PagLink` is one."""
-
-    @property
-    def a(self) -> str: ...
-    @property
-    def b(self) -> str: ...
-    @property
-    def at_a(self) -> str: ...
-    @property
-    def at_b(self) -> str: ...
-
-
 @dataclass(frozen=True)
 class Style:
     """How links of one provenance look, and what the legend says."""
@@ -134,7 +90,7 @@ DIFFERENCE: Mapping[str, Style] = {
 """The looks of a picture of two graphs, by the provenance that `graph.diff` gives their links."""
 
 
-def draw(graph: DrawnGraph, *, title: str, styles: Mapping[str, Style] = STYLES) -> str:
+def draw(graph: CausalGraph, *, title: str, styles: Mapping[str, Style] = STYLES) -> str:
     """The SVG text of a graph; `styles` by provenance. Many links are drawn as a matrix."""
     # Many pairs without an answer would bury the graph: they are then counted, not drawn.
     buried = len(graph.open_pairs) > len(graph.nodes)
@@ -144,7 +100,11 @@ def draw(graph: DrawnGraph, *, title: str, styles: Mapping[str, Style] = STYLES)
 
 
 def arrows(
-    graph: DrawnGraph, edges: Sequence[Link], *, title: str, styles: Mapping[str, Style] = STYLES
+    graph: CausalGraph,
+    edges: Sequence[GraphEdge],
+    *,
+    title: str,
+    styles: Mapping[str, Style] = STYLES,
 ) -> str:
     """The SVG text of boxes and arrows. `edges` are those of the graph's that are drawn.
 
@@ -186,8 +146,8 @@ def arrows(
 
 
 def _link(
-    edge: Link,
-    marked: MarkedLink | None,
+    edge: GraphEdge,
+    marked: PagLink | None,
     drops: Mapping[_End, float],
     placed: Layout,
     style: Style,
@@ -234,7 +194,7 @@ def _node(name: str, box: Box) -> str:
     return f"<g>{rect}{label}</g>"
 
 
-def _latents(graph: DrawnGraph, placed: Layout) -> list[str]:
+def _latents(graph: CausalGraph, placed: Layout) -> list[str]:
     """Dotted ends, since no arrow leads along lines of an unobserved common cause."""
     colour, dashes, width = LATENT
     look = (
@@ -250,7 +210,12 @@ def _latents(graph: DrawnGraph, placed: Layout) -> list[str]:
 
 
 def _legend(
-    used: Mapping[str, Style], graph: DrawnGraph, edges: Sequence[Link], top: float, *, named: bool
+    used: Mapping[str, Style],
+    graph: CausalGraph,
+    edges: Sequence[GraphEdge],
+    top: float,
+    *,
+    named: bool,
 ) -> list[str]:
     rows = [
         (s.colour, s.dashes, s.width, f"{p}: {s.meaning}" if named else s.meaning)
@@ -269,7 +234,7 @@ def _legend(
     return lines
 
 
-def _notes(graph: DrawnGraph, edges: Sequence[Link], *, marks: Sequence[str]) -> list[str]:
+def _notes(graph: CausalGraph, edges: Sequence[GraphEdge], *, marks: Sequence[str]) -> list[str]:
     """What is not drawn, in words, and what the legend says of `marks`, where links have any."""
     notes, most = [], SETTINGS.max_sharing
     if wide := sum(len(names) > most for names in graph.latent):
@@ -279,7 +244,7 @@ def _notes(graph: DrawnGraph, edges: Sequence[Link], *, marks: Sequence[str]) ->
     return notes if graph.pag is None else [*notes, *marks]
 
 
-def _description(graph: DrawnGraph) -> str:
+def _description(graph: CausalGraph) -> str:
     """The graph in words, for those who do not see the picture."""
     many = len(graph.open_pairs) > SETTINGS.max_told
     told = [e for e in graph.edges if e.structural] if many else graph.edges
@@ -294,7 +259,7 @@ def _description(graph: DrawnGraph) -> str:
     return f"{len(graph.nodes)} columns. " + ("; ".join(links + latent) or "No links") + "."
 
 
-def _verb(link: Link) -> str:
+def _verb(link: GraphEdge) -> str:
     if not link.directed:
         return "is linked to"
     return "predicts" if link.provenance == "predictive" else "causes"
@@ -331,7 +296,6 @@ class Layout:
     bends: dict[Route, list[Point]] = field(default_factory=dict)
 
     def ends(self, pair: Pair) -> Pair:
-        """The columns of a pair from left to right."""
         left, right = sorted(pair, key=lambda n: self.boxes[n].x + self.boxes[n].width / 2)
         return left, right
 
@@ -354,7 +318,7 @@ class Layout:
         return _curve([(x1, y1), leaves, *via, enters, (x2 - gaps[1], y2)])
 
 
-def layout(graph: DrawnGraph, edges: Sequence[Link]) -> Layout:
+def layout(graph: CausalGraph, edges: Sequence[GraphEdge]) -> Layout:
     """The places of boxes and links.
 
     A link over several layers takes a row in every layer it crosses. Rows follow the mean row of
@@ -400,7 +364,7 @@ def layout(graph: DrawnGraph, edges: Sequence[Link]) -> Layout:
     return placed
 
 
-def confounded(graph: DrawnGraph) -> list[Pair]:
+def confounded(graph: CausalGraph) -> list[Pair]:
     """Pairs that get a latent line: not those of a cause of hundreds, which the legend counts."""
     few = [names for names in graph.latent if len(names) <= SETTINGS.max_sharing]
     return [pair for names in few for pair in combinations(names, 2)]
@@ -444,8 +408,7 @@ _End = tuple[str, str, int]
 NAMES = {"arrow": "head", "circle": "ring"}
 
 
-def by_pair(links: Sequence[MarkedLink] | None) -> Mapping[frozenset[str], MarkedLink]:
-    """The marked link of each pair that has one."""
+def by_pair(links: Sequence[PagLink] | None) -> Mapping[frozenset[str], PagLink]:
     return {frozenset((link.a, link.b)): link for link in links or ()}
 
 
@@ -489,7 +452,7 @@ SHAPES = {
 
 
 def matrix(
-    graph: DrawnGraph, edges: Sequence[Link], *, title: str, styles: Mapping[str, Style]
+    graph: CausalGraph, edges: Sequence[GraphEdge], *, title: str, styles: Mapping[str, Style]
 ) -> str:
     """The SVG text; `edges` are drawn. A link of unknown direction is in both of its cells.
 
@@ -534,7 +497,7 @@ def matrix(
 
 
 def _links(
-    graph: DrawnGraph, edges: Sequence[Link], styles: Mapping[str, Style]
+    graph: CausalGraph, edges: Sequence[GraphEdge], styles: Mapping[str, Style]
 ) -> Iterator[tuple[str, str, str, tuple[str, str]]]:
     """Kind, colour, words and cell of each mark."""
     for edge in edges:
