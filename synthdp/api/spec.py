@@ -259,17 +259,17 @@ class Spec:
         >>> list(synthdp.Spec.load("clinic.yaml").plan(what_if=[0.5, 2]).what_if["epsilon"])
         [0.5, 2.0]
         """
+        found, balance = self.planned(what_if, rehearse=rehearse, half_width=half_width)
+        self.check_affordable(found, balance)
+        return found
+
+    def check_affordable(self, plan: BudgetPlan, balance: Balance) -> None:
+        """Raise `BudgetError` where the ledger's cap does not allow what was `planned`."""
+        from synthdp.bundle.linked import as_one
         from synthdp.ledger.connect import check_affordable
 
-        if self.linked is None:
-            spec = self.content
-        else:
-            from synthdp.bundle.linked import as_one
-
-            spec = as_one(self.linked)
-        found, balance = self.planned(what_if, rehearse=rehearse, half_width=half_width)
-        check_affordable(spec, balance, found.ledger)
-        return found
+        spec = self.content if self.linked is None else as_one(self.linked)
+        check_affordable(spec, balance, plan.ledger)
 
     def planned(
         self,
@@ -292,7 +292,7 @@ class Spec:
         if self.linked is not None:
             from synthdp.release.linked_plan import planned_linked
 
-            _check_plain(what_if=what_if, rehearse=rehearse, half_width=half_width)
+            check_plain({"what_if": what_if, "rehearse": rehearse, "half_width": half_width})
             told, balance = planned_linked(self.linked, self.path)
             return BudgetPlan.of_facts(told), balance
         spec, dataset = self.content, self.content.dataset.id
@@ -399,7 +399,7 @@ class Spec:
         # Both paths are absolute: the working folder may change while the run lasts.
         given = {"text": spec.text, "out": target.absolute(), "force": force, **_sealed(df)}
         if spec.linked is not None:
-            _check_plain(attack=attack == "later", accept_refusals=accept_refusals)
+            check_plain({"attack": attack == "later", "accept_refusals": accept_refusals})
             return Release.of_outcome(release_linked(spec.linked, spec.path, **given))
         given |= {"attack": attack, "accept_refusals": accept_refusals}
         return Release.of_outcome(release(spec.path, **given))
@@ -462,8 +462,8 @@ def _check_tables(df: Rows | None, linked: LinkedSpec | None) -> None:
         raise DataError(f"the spec is of {message}, and other rows were given", hint=hint)
 
 
-def _check_plain(**given: object) -> None:
-    """Raise `OutputError` where an argument is given that is of one table."""
+def check_plain(given: Mapping[str, object]) -> None:
+    """Raise `OutputError` where an argument or option is given that is of one table."""
     from synthdp.errors import OutputError
 
     if of_one := [name for name, value in given.items() if value]:
@@ -660,18 +660,10 @@ class Release:
         >>> made.to_json()["gates"]
         [{'metric': 'tv1_noisy', 'bound': 'at most 1', 'passed': True}]
         """
-        from synthdp.api.text import outcome_facts
-        from synthdp.release.linked import LinkedOutcome
-
-        done = self.outcome
-        return done.to_json() if isinstance(done, LinkedOutcome) else outcome_facts(done)
+        return self.outcome.to_json()
 
     def __str__(self) -> str:
-        from synthdp.api.text import outcome_text
-        from synthdp.release.linked import LinkedOutcome
-
-        done = self.outcome
-        return str(done) if isinstance(done, LinkedOutcome) else outcome_text(done)
+        return str(self.outcome)
 
     def _repr_html_(self) -> str:
         from synthdp.api.text import outcome_cards
@@ -729,7 +721,7 @@ def resume(
         linked = linked_in(text, path=str(path))
         _check_tables(df, linked)
     if linked is not None:
-        _check_plain(spec=spec, attack=attack == "never")
+        check_plain({"spec": spec, "attack": attack == "never"})
         return Release.of_outcome(resume_linked(linked, folder, **_sealed(df)))
     return Release.of_outcome(resume_run(folder, spec_path=spec_path, attack=attack, **_sealed(df)))
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -19,7 +18,6 @@ from synthdp.errors import SynthdpError
 
 if TYPE_CHECKING:
     from synthdp.api.checked import Checked
-    from synthdp.release.job import ReleaseOutcome
 
 
 def plan(
@@ -53,29 +51,17 @@ def plan(
     """Show every spend, the ledger before and after, and the expected cost and quality; reads no
     rows, also where it rehearses.
     """
-    from synthdp.api.spec import Spec
-    from synthdp.ledger.connect import check_affordable
-    from synthdp.spec.load.loader import linked_in, own_text
+    from synthdp.api.spec import Spec, check_plain
 
     epsilons = [] if what_if is None else _epsilons(what_if, "--what-if")
     half_width = None if goal is None else _half_width(goal)
-    linked = linked_in(own_text(spec), path=str(spec))
-    if linked is not None:
-        from synthdp.api.text import linked_plan_text
-        from synthdp.bundle.linked import as_one
-        from synthdp.release.linked_plan import planned_linked
-
-        _check_plain({"--what-if": what_if, "--rehearse": rehearse, "--for": goal})
-        with working():
-            facts, balance = planned_linked(linked, spec)
-        show(facts, as_json=as_json, text=lambda: linked_plan_text(facts))
-        check_affordable(as_one(linked), balance, facts["ledger"])
-        return
     loaded = Spec.load(spec)
+    if loaded.linked is not None:
+        check_plain({"--what-if": what_if, "--rehearse": rehearse, "--for": goal})
     with working():
         planned, balance = loaded.planned(epsilons, rehearse=rehearse, half_width=half_width)
     show(planned, as_json=as_json)
-    check_affordable(loaded.content, balance, planned.ledger)
+    loaded.check_affordable(planned, balance)
 
 
 def watch(
@@ -114,7 +100,6 @@ def watch(
 def _tell(found: Checked, epsilons: list[float], *, head: str, as_json: bool) -> None:
     """Print what a text shows, and the forecast where it is a spec."""
     from synthdp.api.text import forecast_text
-    from synthdp.ledger.connect import check_affordable
 
     facts, told = found.to_json(), ""
     if found.spec is not None:
@@ -123,7 +108,7 @@ def _tell(found: Checked, epsilons: list[float], *, head: str, as_json: bool) ->
             planned, balance = found.spec.planned(own)
             facts, told = facts | {"plan": planned.to_json()}, forecast_text(planned.facts)
             if found.spec.linked is None:
-                check_affordable(found.spec.content, balance, planned.ledger)
+                found.spec.check_affordable(planned, balance)
         except SynthdpError as error:  # such as a cap, or a budget that cannot be planned
             facts, told = facts | {"refused": error.to_json()}, f"{told}\nrefused: {error}".strip()
     head += "no mistakes" if found.spec else "not a spec yet"
@@ -253,9 +238,10 @@ def release(
     with budget_noted():
         linked = linked_in(text := own_text(spec), path=str(spec))
     if linked is not None:
+        from synthdp.api.spec import check_plain
         from synthdp.release.linked import release_linked
 
-        _check_plain({"--accept-refusals": accept_refusals})
+        check_plain({"--accept-refusals": accept_refusals})
         with working():
             done = release_linked(linked, spec, text, out=out, force=force, attack=attack or "now")
         show(done, as_json=as_json)
@@ -264,7 +250,8 @@ def release(
         outcome = run.release(
             spec, text=text, out=out, force=force, attack=attack, accept_refusals=accept_refusals
         )
-    _finish(outcome, as_json)
+    show(outcome, as_json=as_json)
+    outcome.check_passed()
 
 
 def resume(
@@ -293,16 +280,18 @@ def resume(
         path, text = kept_spec(out)
         linked = linked_in(text, path=str(path))
     if linked is not None:
+        from synthdp.api.spec import check_plain
         from synthdp.release.linked import resume_linked
 
-        _check_plain({"--spec": spec})
+        check_plain({"--spec": spec})
         with working():
             done = resume_linked(linked, out, attack="now" if without is None else "never")
         show(done, as_json=as_json)
         return
     with working():
         outcome = run.resume(out, spec_path=spec, attack="now" if without is None else "never")
-    _finish(outcome, as_json)
+    show(outcome, as_json=as_json)
+    outcome.check_passed()
 
 
 def attack(
@@ -355,25 +344,3 @@ def study(
         found, folder = room.study(spec, rows=rows, out=out, epsilons=more, targets=targets)
     facts = found.to_json() | {"folder": str(folder)}
     show(facts, as_json=as_json, text=lambda: study_text(found, folder))
-
-
-def _check_plain(given: Mapping[str, object]) -> None:
-    """Refuse options that are of one table.
-
-    Raises:
-        OutputError: one was given.
-    """
-    from synthdp.errors import OutputError
-
-    if of_one := [option for option, value in given.items() if value]:
-        raise OutputError(
-            f"{of_one[0]} is not there yet for a spec of linked tables", hint="leave it out"
-        )
-
-
-def _finish(outcome: ReleaseOutcome, as_json: bool) -> None:
-    """Print what a run came to, and fail where a gate withheld the bundle."""
-    from synthdp.api.text import outcome_facts, outcome_text
-
-    show(outcome_facts(outcome), as_json=as_json, text=lambda: outcome_text(outcome))
-    outcome.check_passed()

@@ -58,7 +58,7 @@ from synthdp.release.job import (
     draw,
     withhold,
 )
-from synthdp.release.judge import Judge, Judgement, refused_report
+from synthdp.release.judge import Judge, Judgement, refused_report, stopped
 from synthdp.release.open_session import dropped_if_unpaid, open_session
 from synthdp.release.plan_view import attack_left_out, plan_facts
 from synthdp.release.played import check_answered
@@ -233,7 +233,7 @@ def carry_out(job: Job, *, force: bool, attack: afterwards.AttackWhen = "now") -
         with stage("log the bundle in MLflow") if tracked else nullcontext():
             record_publication(log, job, fitted, judgement, verdicts, bundle=bundle)
         judgement, report = judge_and_report(judge, judgement, verdicts, bundle, attack=attack)
-        if not afterwards.put_off(job, attack) and not judgement.attack_stopped:
+        if not afterwards.put_off(job, attack) and not stopped(judgement.attack):
             folder.remove()  # else it has what the attack needs
         with stage("log the report in MLflow") if tracked else nullcontext():
             record_judgement(log, job, fitted, judgement, report=report)
