@@ -260,16 +260,8 @@ class Spec:
         [0.5, 2.0]
         """
         found, balance = self.planned(what_if, rehearse=rehearse, half_width=half_width)
-        self.check_affordable(found, balance)
+        check_affordable(self, found, balance)
         return found
-
-    def check_affordable(self, plan: BudgetPlan, balance: Balance) -> None:
-        """Raise `BudgetError` where the ledger's cap does not allow what was `planned`."""
-        from synthdp.bundle.linked import as_one
-        from synthdp.ledger.connect import check_affordable
-
-        spec = self.content if self.linked is None else as_one(self.linked)
-        check_affordable(spec, balance, plan.ledger)
 
     def planned(
         self,
@@ -472,6 +464,15 @@ def check_plain(given: Mapping[str, object]) -> None:
 
 
 # --- plan ---
+
+
+def check_affordable(spec: Spec, plan: BudgetPlan, balance: Balance) -> None:
+    """Raise `BudgetError` where the ledger's cap does not allow what was `Spec.planned`."""
+    from synthdp.bundle.linked import as_one
+    from synthdp.ledger.connect import check_affordable
+
+    one = spec.content if spec.linked is None else as_one(spec.linked)
+    check_affordable(one, balance, plan.ledger)
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ def plan(
     """Show every spend, the ledger before and after, and the expected cost and quality; reads no
     rows, also where it rehearses.
     """
-    from synthdp.api.spec import Spec, check_plain
+    from synthdp.api.spec import Spec, check_affordable, check_plain
 
     epsilons = [] if what_if is None else _epsilons(what_if, "--what-if")
     half_width = None if goal is None else _half_width(goal)
@@ -61,7 +61,7 @@ def plan(
     with working():
         planned, balance = loaded.planned(epsilons, rehearse=rehearse, half_width=half_width)
     show(planned, as_json=as_json)
-    loaded.check_affordable(planned, balance)
+    check_affordable(loaded, planned, balance)
 
 
 def watch(
@@ -99,6 +99,7 @@ def watch(
 
 def _tell(found: Checked, epsilons: list[float], *, head: str, as_json: bool) -> None:
     """Print what a text shows, and the forecast where it is a spec."""
+    from synthdp.api.spec import check_affordable
     from synthdp.api.text import forecast_text
 
     facts, told = found.to_json(), ""
@@ -108,7 +109,7 @@ def _tell(found: Checked, epsilons: list[float], *, head: str, as_json: bool) ->
             planned, balance = found.spec.planned(own)
             facts, told = facts | {"plan": planned.to_json()}, forecast_text(planned.facts)
             if found.spec.linked is None:
-                found.spec.check_affordable(planned, balance)
+                check_affordable(found.spec, planned, balance)
         except SynthdpError as error:  # such as a cap, or a budget that cannot be planned
             facts, told = facts | {"refused": error.to_json()}, f"{told}\nrefused: {error}".strip()
     head += "no mistakes" if found.spec else "not a spec yet"
