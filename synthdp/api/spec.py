@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from synthdp.api.bundle import Bundle
-from synthdp.errors import extra_named
+from synthdp.errors import DataError, OutputError, SpecError, SpecProblem, extra_named
 from synthdp.progress import stage
 
 if TYPE_CHECKING:
@@ -117,7 +117,6 @@ class Spec:
         """
         import yaml
 
-        from synthdp.errors import OutputError, SpecError, SpecProblem
         from synthdp.spec.edit import PLAIN_VALUES
         from synthdp.spec.load.loader import with_lists
         from synthdp.spec.writing import yaml_text
@@ -442,8 +441,6 @@ class Spec:
 
 def _check_tables(df: Rows | None, linked: LinkedSpec | None) -> None:
     """Raise `DataError` unless rows are given of one table, or of tables that are linked."""
-    from synthdp.errors import DataError
-
     tables = [] if linked is None else [*linked.dataset.tables]
     if df is not None and (
         isinstance(df, Mapping) is not bool(tables) or not {*df} <= {*(tables or df)}
@@ -456,8 +453,6 @@ def _check_tables(df: Rows | None, linked: LinkedSpec | None) -> None:
 
 def check_plain(given: Mapping[str, object]) -> None:
     """Raise `OutputError` where an argument or option is given that is of one table."""
-    from synthdp.errors import OutputError
-
     if of_one := [name for name, value in given.items() if value]:
         message = f"{of_one[0]} is not there yet for a spec of linked tables"
         raise OutputError(message, hint="leave it out")
@@ -794,7 +789,6 @@ def audit_release(
     ('none', ())
     """
     from synthdp.audit.plan import DO_NOT_RELEASE, DO_NOT_USE, audit, audit_bundle, check_unrefuted
-    from synthdp.errors import OutputError
     from synthdp.privacy.readers.files import seal_dataframe
 
     target = None if out is None else Path(out).absolute()

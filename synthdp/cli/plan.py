@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from synthdp.cli.options import Json, Out, SpecArgument, show, working, write_file
-from synthdp.errors import SynthdpError
+from synthdp.errors import BudgetError, OutputError, SpecError, SynthdpError
 
 if TYPE_CHECKING:
     from synthdp.api.checked import Checked
@@ -79,7 +79,6 @@ def watch(
     Ctrl-C: mistakes with line and column, warnings, and the plan. Reads no row, spends nothing.
     """
     from synthdp.api.checked import check
-    from synthdp.errors import SpecError
     from synthdp.spec.load.loader import own_text
 
     epsilons, seen = [] if what_if is None else _epsilons(what_if, "--what-if"), None
@@ -125,7 +124,6 @@ def _epsilons(listed: str, option: str) -> list[float]:
     Raises:
         OutputError: one is no number, or none that a spec may have.
     """
-    from synthdp.errors import OutputError
     from synthdp.release.what_if import check
 
     try:
@@ -144,8 +142,6 @@ def _half_width(goal: str) -> float:
     Raises:
         OutputError: it is none that can be planned for.
     """
-    from synthdp.errors import OutputError
-
     what, _, size = goal.strip().partition(" ")
     with suppress(ValueError):
         if what == "half-width" and 0 < float(size) < math.inf:
@@ -181,7 +177,6 @@ def budget(
     chain.
     """
     from synthdp.cli.budget import budget_facts, budget_svg, budget_text
-    from synthdp.errors import BudgetError
     from synthdp.ledger.connect import open_book
     from synthdp.verify.at_hand import check_one_of_each_run, check_published, decided
 
