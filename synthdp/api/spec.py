@@ -276,9 +276,8 @@ class Spec:
         >>> planned.ledger["spent_before"] == balance.together
         True
         """
-        from synthdp.ledger.connect import balance_of, check_domain_from, entries_of, other_ids
         from synthdp.release.plan_view import plan_facts
-        from synthdp.verify.at_hand import check_nearby
+        from synthdp.verify.at_hand import standing
 
         if self.linked is not None:
             from synthdp.release.linked_plan import planned_linked
@@ -286,11 +285,9 @@ class Spec:
             check_plain({"what_if": what_if, "rehearse": rehearse, "half_width": half_width})
             told, balance = planned_linked(self.linked, self.path)
             return BudgetPlan.of_facts(told), balance
-        spec, dataset = self.content, self.content.dataset.id
-        entries, balance = entries_of(spec, self.path), balance_of(spec, self.path)
-        check_nearby(entries, dataset, Path("releases") / dataset)
-        check_domain_from(spec, entries)
-        facts = plan_facts(spec, balance, warnings=other_ids(spec, entries))
+        spec = self.content
+        balance, others = standing(spec, self.path, Path("releases") / spec.dataset.id)
+        facts = plan_facts(spec, balance, warnings=others)
         if what_if:
             from synthdp.release.what_if import what_if as at_epsilons
 

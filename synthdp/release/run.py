@@ -27,15 +27,7 @@ from synthdp.evaluate.dp_scores import DpScores
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.validation import GraphRefuted
 from synthdp.inference.estimands import estimands_json
-from synthdp.ledger.connect import (
-    balance_of,
-    budget_noted,
-    check_affordable,
-    check_domain_from,
-    entries_of,
-    open_ledger,
-    other_ids,
-)
+from synthdp.ledger.connect import budget_noted, check_affordable, open_ledger
 from synthdp.model.constraints import ConstraintsUnmet
 from synthdp.model.fit import Fitted, check_alone, check_device, fit
 from synthdp.model.planning import check_total, plan_for
@@ -67,7 +59,7 @@ from synthdp.release.tracked import record_judgement, record_publication, record
 from synthdp.spec.checks.checks import traps
 from synthdp.spec.load.loader import own_text, parse_spec
 from synthdp.tracking.mlflow_run import Tracker, tracker
-from synthdp.verify.at_hand import check_nearby
+from synthdp.verify.at_hand import check_nearby, standing
 
 
 def release(
@@ -116,10 +108,7 @@ def release(
             check_simulated(spec.gates, audit)
             check_target(out / "bundle", force=force)
             waves = waves_before(spec, spec_path.parent)
-            entries = entries_of(spec, spec_path)
-            check_nearby(entries, spec.dataset.id, out)
-            check_domain_from(spec, entries)
-            others, balance = other_ids(spec, entries), balance_of(spec, spec_path)
+            balance, others = standing(spec, spec_path, out)
             warn([*others, *traps(spec), *afterwards.waiting(spec, out, attack or "now")])
             expected = plan_facts(spec, balance, warnings=others, plan=plan)
             attack = attack or ("never" if attack_left_out(spec, expected) else "now")
