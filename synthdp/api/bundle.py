@@ -9,6 +9,8 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from synthdp.errors import OutputError, SynthdpError, VerifyError
+
 if TYPE_CHECKING:
     import networkx as nx
     import pandas as pd
@@ -137,8 +139,6 @@ class Bundle:
         synthdp.errors.VerifyError: ...releases/clinic/bundle is a bundle of one table
           hint: use `table`
         """
-        from synthdp.errors import VerifyError
-
         if (linked := self._linked) is None:
             raise VerifyError(f"{self.path} is a bundle of one table", hint="use `table`")
         return self._read((SPEC,), lambda: linked.typed)
@@ -179,7 +179,6 @@ class Bundle:
         True
         """
         from synthdp.bundle.table_files import typed_rows
-        from synthdp.errors import OutputError
         from synthdp.sample.sampler import Sampler, generator
 
         asked = [rows for rows in (n, num_rows) if rows is not None]
@@ -488,7 +487,6 @@ class Bundle:
         Raises:
             VerifyError: a file was changed, or is not what it should be.
         """
-        from synthdp.errors import VerifyError
         from synthdp.files import check_sums
 
         check_sums(self.path, names)
@@ -555,8 +553,6 @@ class Bundle:
         return cards_html(title, cards, tables=[purposes], svg=svg, notes=content.notes)
 
     def __repr__(self) -> str:
-        from synthdp.errors import SynthdpError
-
         here = Path.cwd()
         shown = self.path.relative_to(here) if self.path.is_relative_to(here) else self.path
         try:

@@ -66,13 +66,8 @@ def check(text: str | None, path: Path) -> Checked:
     tree, _ = read(made)
     assert tree is not None
     warned = [_placed(warning, tree, shown) for warning in _warnings(spec)]
-    return Checked(
-        spec, (), tuple(sorted(warned, key=_by_place)), tuple(_remarks(spec, tree, shown))
-    )
-
-
-def _by_place(problem: SpecProblem) -> tuple[int, int]:
-    return problem.line, problem.column
+    warned.sort(key=lambda problem: (problem.line, problem.column))
+    return Checked(spec, (), tuple(warned), tuple(_remarks(spec, tree, shown)))
 
 
 def _warnings(spec: Spec) -> Sequence[str]:

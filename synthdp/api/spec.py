@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from synthdp.api.bundle import Bundle
-from synthdp.errors import extra_named
+from synthdp.errors import DataError, OutputError, SpecError, SpecProblem, extra_named
 from synthdp.progress import stage
 
 if TYPE_CHECKING:
@@ -117,7 +117,6 @@ class Spec:
         """
         import yaml
 
-        from synthdp.errors import OutputError, SpecError, SpecProblem
         from synthdp.spec.edit import PLAIN_VALUES
         from synthdp.spec.load.loader import with_lists
         from synthdp.spec.writing import yaml_text
@@ -259,16 +258,8 @@ class Spec:
         >>> list(synthdp.Spec.load("clinic.yaml").plan(what_if=[0.5, 2]).what_if["epsilon"])
         [0.5, 2.0]
         """
-        from synthdp.ledger.connect import check_affordable
-
-        if self.linked is None:
-            spec = self.content
-        else:
-            from synthdp.bundle.linked import as_one
-
-            spec = as_one(self.linked)
         found, balance = self.planned(what_if, rehearse=rehearse, half_width=half_width)
-        check_affordable(spec, balance, found.ledger)
+        check_affordable(self, found, balance)
         return found
 
     def planned(
@@ -285,21 +276,18 @@ class Spec:
         >>> planned.ledger["spent_before"] == balance.together
         True
         """
-        from synthdp.ledger.connect import balance_of, check_domain_from, entries_of, other_ids
         from synthdp.release.plan_view import plan_facts
-        from synthdp.verify.at_hand import check_nearby
+        from synthdp.verify.at_hand import standing
 
         if self.linked is not None:
             from synthdp.release.linked_plan import planned_linked
 
-            _check_plain(what_if=what_if, rehearse=rehearse, half_width=half_width)
+            check_plain({"what_if": what_if, "rehearse": rehearse, "half_width": half_width})
             told, balance = planned_linked(self.linked, self.path)
             return BudgetPlan.of_facts(told), balance
-        spec, dataset = self.content, self.content.dataset.id
-        entries, balance = entries_of(spec, self.path), balance_of(spec, self.path)
-        check_nearby(entries, dataset, Path("releases") / dataset)
-        check_domain_from(spec, entries)
-        facts = plan_facts(spec, balance, warnings=other_ids(spec, entries))
+        spec = self.content
+        balance, others = standing(spec, self.path, Path("releases") / spec.dataset.id)
+        facts = plan_facts(spec, balance, warnings=others)
         if what_if:
             from synthdp.release.what_if import what_if as at_epsilons
 
@@ -399,7 +387,7 @@ class Spec:
         # Both paths are absolute: the working folder may change while the run lasts.
         given = {"text": spec.text, "out": target.absolute(), "force": force, **_sealed(df)}
         if spec.linked is not None:
-            _check_plain(attack=attack == "later", accept_refusals=accept_refusals)
+            check_plain({"attack": attack == "later", "accept_refusals": accept_refusals})
             return Release.of_outcome(release_linked(spec.linked, spec.path, **given))
         given |= {"attack": attack, "accept_refusals": accept_refusals}
         return Release.of_outcome(release(spec.path, **given))
@@ -450,8 +438,6 @@ class Spec:
 
 def _check_tables(df: Rows | None, linked: LinkedSpec | None) -> None:
     """Raise `DataError` unless rows are given of one table, or of tables that are linked."""
-    from synthdp.errors import DataError
-
     tables = [] if linked is None else [*linked.dataset.tables]
     if df is not None and (
         isinstance(df, Mapping) is not bool(tables) or not {*df} <= {*(tables or df)}
@@ -462,16 +448,23 @@ def _check_tables(df: Rows | None, linked: LinkedSpec | None) -> None:
         raise DataError(f"the spec is of {message}, and other rows were given", hint=hint)
 
 
-def _check_plain(**given: object) -> None:
-    """Raise `OutputError` where an argument is given that is of one table."""
-    from synthdp.errors import OutputError
-
+def check_plain(given: Mapping[str, object]) -> None:
+    """Raise `OutputError` where an argument or option is given that is of one table."""
     if of_one := [name for name, value in given.items() if value]:
         message = f"{of_one[0]} is not there yet for a spec of linked tables"
         raise OutputError(message, hint="leave it out")
 
 
 # --- plan ---
+
+
+def check_affordable(spec: Spec, plan: BudgetPlan, balance: Balance) -> None:
+    """Raise `BudgetError` where the ledger's cap does not allow what was `Spec.planned`."""
+    from synthdp.bundle.linked import as_one
+    from synthdp.ledger.connect import check_affordable
+
+    one = spec.content if spec.linked is None else as_one(spec.linked)
+    check_affordable(one, balance, plan.ledger)
 
 
 @dataclass(frozen=True)
@@ -660,18 +653,10 @@ class Release:
         >>> made.to_json()["gates"]
         [{'metric': 'tv1_noisy', 'bound': 'at most 1', 'passed': True}]
         """
-        from synthdp.api.text import outcome_facts
-        from synthdp.release.linked import LinkedOutcome
-
-        done = self.outcome
-        return done.to_json() if isinstance(done, LinkedOutcome) else outcome_facts(done)
+        return self.outcome.to_json()
 
     def __str__(self) -> str:
-        from synthdp.api.text import outcome_text
-        from synthdp.release.linked import LinkedOutcome
-
-        done = self.outcome
-        return str(done) if isinstance(done, LinkedOutcome) else outcome_text(done)
+        return str(self.outcome)
 
     def _repr_html_(self) -> str:
         from synthdp.api.text import outcome_cards
@@ -729,7 +714,7 @@ def resume(
         linked = linked_in(text, path=str(path))
         _check_tables(df, linked)
     if linked is not None:
-        _check_plain(spec=spec, attack=attack == "never")
+        check_plain({"spec": spec, "attack": attack == "never"})
         return Release.of_outcome(resume_linked(linked, folder, **_sealed(df)))
     return Release.of_outcome(resume_run(folder, spec_path=spec_path, attack=attack, **_sealed(df)))
 
@@ -801,7 +786,6 @@ def audit_release(
     ('none', ())
     """
     from synthdp.audit.plan import DO_NOT_RELEASE, DO_NOT_USE, audit, audit_bundle, check_unrefuted
-    from synthdp.errors import OutputError
     from synthdp.privacy.readers.files import seal_dataframe
 
     target = None if out is None else Path(out).absolute()

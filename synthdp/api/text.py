@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.table import Table
 
-from synthdp.report.prose import estimated, say_of_plan, template
+from synthdp.report.prose import say_of_plan, template
 from synthdp.spec.load.wording import many
 
 if TYPE_CHECKING:
@@ -26,14 +26,6 @@ if TYPE_CHECKING:
     from synthdp.report.sections import ReportTable
     from synthdp.report.verdicts import Verdict
     from synthdp.verify.diff import BundleDifference
-
-
-PUBLIC_QUALITY = {
-    "tv1_noisy": "single columns {} from the noisy counts (total variation)",
-    "tv1_dp": "{} from the real ones, measured under privacy",
-    "tv2_dp": "pairs of columns {} from the real ones, measured under privacy",
-    "tstr_accuracy_dp": "models are right on a share of {} of real rows, measured under privacy",
-}
 
 
 def render(*parts: object) -> str:
@@ -238,50 +230,6 @@ def quality_lines(quality: Mapping[str, Any]) -> list[str]:
         none_seen=NONE_SEEN,
     )
     return told.split("\n")
-
-
-def outcome_facts(outcome: ReleaseOutcome) -> dict[str, Any]:
-    """A finished run as JSON, without any confidential figure."""
-    plan = outcome.job.plan
-    return {
-        "run": outcome.job.folder.run,
-        "bundle": None if outcome.bundle is None else str(outcome.bundle),
-        "internal_report": str(outcome.report),
-        "epsilon": plan.epsilon,
-        "epsilon_planned": plan.epsilon_spent,
-        "epsilon_spent": outcome.job.spent.epsilon_spent,
-        "delta": plan.delta,
-        "quality": {
-            name: outcome.metrics[name]
-            for figure in PUBLIC_QUALITY
-            for name in (figure, f"{figure}_low", f"{figure}_high")
-            if name in outcome.metrics
-        },
-        "gates": [
-            {"metric": v.gate.metric, "bound": v.gate.bound, "passed": v.passed}
-            for v in outcome.verdicts
-        ],
-        "seconds": outcome.seconds,
-        "warnings": list(outcome.warnings),
-    }
-
-
-def outcome_text(outcome: ReleaseOutcome) -> str:
-    """A finished run as text."""
-    plan, quality = outcome.job.plan, quality_of(outcome.metrics)
-    return say_of_plan("outcome", outcome=outcome, plan=plan, quality=quality)
-
-
-def quality_of(metrics: Mapping[str, float]) -> str:
-    """How good a table is, by those figures of a run that are public or were paid for."""
-    told = []
-    for name, text in PUBLIC_QUALITY.items():
-        ends = [metrics[f"{name}_{end}"] for end in ("low", "high") if f"{name}_{end}" in metrics]
-        if name in metrics:
-            value = metrics[name]
-            told.append(text.format(estimated(value, *ends) if ends else f"{value:.2g}"))
-    paid = any(name.endswith("_dp_low") for name in metrics)
-    return say_of_plan("quality", told=told, pairs="tv2_dp" in metrics, intervals=paid)
 
 
 def audit_text(record: AuditRecord, path: Path, *, published: bool = True) -> str:

@@ -152,32 +152,18 @@ def audit(
             twin = simulated_twin(spec, domain, bundle=bundle, rng=folder.coins("twin"))
             record = with_rows(job, record, twin, folder, twin_units(spec, twin))
         if rows == "real":
-            record = _with_real_rows(
-                job, record, folder, spec_folder=spec_path.resolve().parent, given=given
+            attacked = spec.attacks.membership.enabled  # else no one asks whose the rows are
+            record = on_real_rows(
+                lambda table: with_rows(
+                    job, record, table.fit_codes, folder, table.fit_units if attacked else None
+                ),
+                spec,
+                spec_folder=spec_path.resolve().parent,
+                coins=folder.coins("rows of a unit"),
+                given=given,
             )
         name = CONFIDENTIAL_FILE if rows == "real" else PUBLIC_FILE
         return record, write_record(record, job.out / name)
-
-
-def _with_real_rows(
-    job: AuditJob,
-    record: AuditRecord,
-    folder: AttackFolder,
-    *,
-    spec_folder: Path,
-    given: Private[pd.DataFrame] | None,
-) -> AuditRecord:
-    """`record` with the audits on the rows of the source: confidential, for the steward."""
-    attacked = job.spec.attacks.membership.enabled  # else no one asks whose the rows are
-    return on_real_rows(
-        lambda table: with_rows(
-            job, record, table.fit_codes, folder, table.fit_units if attacked else None
-        ),
-        job.spec,
-        spec_folder=spec_folder,
-        coins=folder.coins("rows of a unit"),
-        given=given,
-    )
 
 
 def on_real_rows(
@@ -350,22 +336,14 @@ def audit_bundle(
         domain, out = Domain.from_spec(spec.columns), out or Path("audits") / spec.dataset.id
         job = AuditJob(spec, domain, plan_for(spec, domain), out)
     with audit_folder(job.out, "bundle") as kept:
-        record = _without_source(folder, job, kept, replay_only=replay_only, pairs=pairs)
+        record = without_rows(job, "none" if replay_only else "simulated", pairs=pairs)
+        check_covers(record, folder)
+        tables = noise_of(read_tables(folder), false_alarms=FALSE_ALARMS)
+        record = record.model_copy(update={"tables": tables})
+        if not replay_only:
+            twin = simulated_twin(spec, domain, bundle=folder, rng=kept.coins("twin"))
+            record = with_rows(job, record, twin, kept, twin_units(spec, twin))
         return record, write_record(record, job.out / PUBLIC_FILE)
-
-
-def _without_source(
-    folder: Path, job: AuditJob, kept: AttackFolder, *, replay_only: bool, pairs: int
-) -> AuditRecord:
-    """All audits that need no row of the source."""
-    record = without_rows(job, "none" if replay_only else "simulated", pairs=pairs)
-    check_covers(record, folder)
-    tables = noise_of(read_tables(folder), false_alarms=FALSE_ALARMS)
-    record = record.model_copy(update={"tables": tables})
-    if replay_only:
-        return record
-    twin = simulated_twin(job.spec, job.domain, bundle=folder, rng=kept.coins("twin"))
-    return with_rows(job, record, twin, kept, twin_units(job.spec, twin))
 
 
 def check_covers(record: AuditRecord, folder: Path) -> None:

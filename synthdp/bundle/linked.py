@@ -245,18 +245,6 @@ def linked_tables_json(
     return {"tables": told} | ({"dependent": [*map(list, dependent)]} if dependent else {})
 
 
-def linked_tables_of(stated: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
-    """The tables that `linked_tables_json` stated, by purpose.
-
-    Raises:
-        ValueError, KeyError, TypeError, OverflowError: it states none.
-    """
-    found = dict[str, tuple[Any, ...]]()
-    for one in stated["tables"]:
-        found[one["purpose"]] = (*found.get(one["purpose"], ()), table_from_json(one))
-    return found
-
-
 # --- looks that were taken, taken again on what they gave ---
 
 
@@ -413,7 +401,10 @@ class LinkedBundle(Bundle):
     @cached_property
     def measured(self) -> dict[str, tuple[Any, ...]]:
         """The noisy tables of `marginals.json`, by purpose."""
-        return linked_tables_of(self.json(MARGINALS))
+        found = dict[str, tuple[Any, ...]]()
+        for one in self.json(MARGINALS)["tables"]:
+            found[one["purpose"]] = (*found.get(one["purpose"], ()), table_from_json(one))
+        return found
 
     @cached_property
     def moments(self) -> NoisyProducts | None:

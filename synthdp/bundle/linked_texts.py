@@ -6,19 +6,15 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from synthdp.bundle.certificate import profile_svg
 from synthdp.bundle.certificate_text import (
     about_column,
-    effects_svg,
-    for_people,
     plain,
-    render,
     template,
     title_of,
 )
 from synthdp.bundle.content import MODEL_FILES, REPORT, written
-from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, deployment_yaml
-from synthdp.bundle.derived import EFFECTS, Derived, as_json
+from synthdp.bundle.deployment import DEPLOYMENT
+from synthdp.bundle.derived import DERIVED, EFFECTS, Derived, as_json
 from synthdp.bundle.descriptions import DATACARD, quoted_yaml, readme_facts, size_category
 from synthdp.bundle.linked import (
     LinkedBundle,
@@ -234,31 +230,16 @@ def visit_content(b: LinkedBundle) -> VisitContent:
     )
 
 
-def _deployment(b: LinkedBundle) -> str | None:
-    record = deployment_record(b.spec, b.certificate, day=b.day)
-    return None if record is None else deployment_yaml(record)
-
-
 def _said(files: str) -> str:
     return f"does not say what {files} say"
 
 
 LINKED_DERIVED: Mapping[str, Derived] = {
-    "privacy/certificate.md": Derived(
-        lambda b: render(b.certificate), "does not say what privacy/certificate.json says"
-    ),
+    "privacy/certificate.md": DERIVED["privacy/certificate.md"],
     "README.md": Derived(_readme, _said("spec.yaml and privacy/certificate.json")),
-    "PEOPLE.md": Derived(
-        lambda b: for_people(b.certificate), "does not say what privacy/certificate.json says"
-    ),
+    "PEOPLE.md": DERIVED["PEOPLE.md"],
     DATACARD: Derived(_datacard, _said("spec.yaml and privacy/certificate.json")),
-    EFFECTS: Derived(
-        lambda b: effects_svg(b.certificate), "does not show what privacy/certificate.json says"
-    ),
-    "privacy/profile.svg": Derived(
-        lambda b: profile_svg(b.profile, b.certificate), "does not show privacy/profile.json"
-    ),
-    DEPLOYMENT: Derived(_deployment, _said("spec.yaml and privacy/certificate.json")),
+    **{name: DERIVED[name] for name in (EFFECTS, "privacy/profile.svg", DEPLOYMENT)},
     "graph.json": Derived(
         lambda b: as_json(graph_json(b)), "is not the graph of spec.yaml and marginals.json"
     ),

@@ -144,8 +144,11 @@ def level_law(bundle: Path, domain: Domain, *, margins: bool, shrunk: bool = Fal
         raise foreign
     try:
         law = LevelLaw.of_tables(tables, with_heaps(domain, told, tables), prior)
-        if prior is not None and not over_levels(prior, law.groups):
-            raise foreign
+        of_one, of_pairs = law.groups.domain, law.groups.coarse
+        for names, table in prior.counts.items() if prior else ():
+            levels = tuple((of_one if len(names) == 1 else of_pairs)[n].levels for n in names)
+            if table.shape != levels or not table.sum() > 0:
+                raise foreign
         return law
     except (KeyError, ValueError):
         raise foreign from None
@@ -181,20 +184,6 @@ def read_prior(bundle: Path) -> Prior | None:
             tuple(map(str, t["columns"])): np.asarray(t["counts"], np.float64).reshape(t["shape"])
             for t in stated
         }
-    )
-
-
-def over_levels(prior: Prior, groups: LevelGroups) -> bool:
-    """Whether its tables have the levels of their column, or the groups of their columns, and some
-    rows.
-
-    Raises:
-        KeyError: one has a column that the domain lacks.
-    """
-    domains = {names: groups.domain if len(names) == 1 else groups.coarse for names in prior.counts}
-    return all(
-        table.shape == tuple(domains[names][n].levels for n in names) and table.sum() > 0
-        for names, table in prior.counts.items()
     )
 
 

@@ -269,7 +269,6 @@ def typed_frame(csv: Path, columns: Mapping[str, Column]) -> Any:
     Categories are categorical (ordered for ordinals). Whole numbers and booleans of columns that
     may be missing are `Int64` and `boolean`; instants are `datetime64`.
     """
-    import pandas as pd
     import pyarrow as pa
 
     table = pa.concat_tables([arrow_schema(columns).empty_table(), *row_groups(csv, columns)])

@@ -22,7 +22,6 @@ from synthdp.errors import VerifyError
 from synthdp.files import MAX_TEXT, SUMS, check_sums, parse_json, read_text, text_sha256
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.waves import STEPS, Tables, breaks, series_of, with_earlier
-from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.report.prose import say
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
@@ -128,15 +127,13 @@ def chain_problems(waves: Sequence[PublishedWave], spec: ReleaseSpec) -> Iterato
             yield f"{of} is wave {wave.name} once more"
         names.add(wave.name)
         tables = wave.tables(domain)
-        if not tables or any(_broken(table, domain) for table in tables):
+        if not tables or not all(
+            np.isfinite(t.counts).all() and 0 < t.sigma < np.inf and over_domain(t, domain)
+            for t in tables
+        ):
             yield f"{of} has no noisy table over columns that are declared as in this spec"
     if later.waves and later.waves.after:
         yield "the waves before the first one are left out"
-
-
-def _broken(table: NoisyTable, domain: Domain) -> bool:
-    finite = np.isfinite(table.counts).all() and 0 < table.sigma < np.inf
-    return not (finite and over_domain(table, domain))
 
 
 def earlier_waves(bundle: Path, spec: ReleaseSpec) -> tuple[PublishedWave, ...]:

@@ -6,6 +6,7 @@ Everything that came out of rows must be `Released`, with receipts of charges in
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from synthdp.bundle.content import (
     sha256,
 )
 from synthdp.bundle.deployment import DEPLOYMENT
-from synthdp.bundle.derived import DERIVED, EFFECTS, as_json
+from synthdp.bundle.derived import DERIVED, EFFECTS, Derived, as_json
 from synthdp.bundle.descriptions import public_spec, spec_yaml
 from synthdp.bundle.noisy_values import ESTIMANDS, PRIOR, heaps_json, tables_json
 from synthdp.bundle.signing import STATEMENT, Signer, make_statement, sign
@@ -152,10 +153,14 @@ def foresee(spec: ReleaseSpec, plan: ReleasePlan, audit: AuditRecord | None = No
         receipts={},
         audit=audit,
     )
-    profile_svg(profile_of(facts.planned, spec), facts)
-    bundle = Bundle(Path(), spec, facts, day="2000-01-01")
-    for name in ("privacy/certificate.md", EFFECTS, DEPLOYMENT):
-        DERIVED[name].make(bundle)
+    word(Bundle(Path(), spec, facts, day="2000-01-01"), DERIVED)
+
+
+def word(bundle: Bundle, derived: Mapping[str, Derived], *also: str) -> None:
+    """Make, and leave, what a bundle will say of its plan."""
+    profile_svg(profile_of(bundle.certificate.planned, bundle.spec), bundle.certificate)
+    for name in ("privacy/certificate.md", EFFECTS, DEPLOYMENT, *also):
+        derived[name].make(bundle)
 
 
 def write_text(path: Path, text: str) -> None:

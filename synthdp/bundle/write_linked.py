@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from synthdp.bundle.certificate import profile_of, profile_svg
+from synthdp.bundle.certificate import profile_of
 from synthdp.bundle.content import (
     MODEL_FILES,
     REPORT,
@@ -19,8 +19,7 @@ from synthdp.bundle.content import (
     refuse,
     released,
 )
-from synthdp.bundle.deployment import DEPLOYMENT
-from synthdp.bundle.derived import EFFECTS, as_json
+from synthdp.bundle.derived import as_json
 from synthdp.bundle.descriptions import DATACARD
 from synthdp.bundle.linked import (
     LinkedBundle,
@@ -37,7 +36,7 @@ from synthdp.bundle.linked_texts import LINKED_DERIVED
 from synthdp.bundle.noisy_values import ESTIMANDS, MARGINALS, sums_json
 from synthdp.bundle.signing import Signer
 from synthdp.bundle.table_files import write_csv, write_parquet
-from synthdp.bundle.write import sum_and_sign, write_text
+from synthdp.bundle.write import sum_and_sign, word, write_text
 from synthdp.ledger.entries import balance_at_reservation
 from synthdp.model.visits import store
 from synthdp.model.visits.fit import FittedVisits
@@ -161,7 +160,5 @@ def foresee_linked(spec: LinkedSpec, plan: ReleasePlan) -> None:
         group_epsilons=plan.group_epsilons,
         receipts={},
     )
-    profile_svg(profile_of(facts.planned, as_one(spec)), facts)
     bundle = LinkedBundle(Path(), as_one(spec), facts, "2000-01-01", spec)
-    for name in ("privacy/certificate.md", EFFECTS, DEPLOYMENT, DATACARD):
-        LINKED_DERIVED[name].make(bundle)
+    word(bundle, LINKED_DERIVED, DATACARD)

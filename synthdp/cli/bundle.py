@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import nullcontext, suppress
+from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -375,8 +377,6 @@ def export(
     """Verify a bundle, and write its synthetic rows as a typed table of a database, unless somebody
     decided against it.
     """
-    from dataclasses import asdict
-
     from synthdp.api.bundle import book_of_run
     from synthdp.sample.warehouse import write_table
 
@@ -422,9 +422,6 @@ def index(
     what is left of the cap, decisions, gates, verification, differences, and the verdicts of their
     public reports; reads no original rows.
     """
-    from dataclasses import asdict
-    from datetime import UTC, datetime
-
     from synthdp.bundle.signing import load_public_key
     from synthdp.cli.budget import shown_ledger
     from synthdp.ledger.connect import open_book

@@ -15,6 +15,7 @@ import typer
 
 from synthdp.cli.options import Json, say, shown_graph, working, write_file
 from synthdp.cli.options import show as tell
+from synthdp.errors import GateError
 from synthdp.report.prose import say_of_plan
 from synthdp.spec.load.wording import up
 
@@ -169,7 +170,6 @@ def orient(
 def _run(
     spec: Path, mode: Literal["learn", "validate"], *, out: Path | None, force: bool, as_json: bool
 ) -> None:
-    from synthdp.errors import GateError
     from synthdp.release.graph_only import run_graph
 
     with working():

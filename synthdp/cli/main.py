@@ -15,6 +15,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from synthdp import __version__
 from synthdp.cli.bundle import answer, copies, effect, export, index, sample, show_pair
 from synthdp.cli.graph import graph_app
 from synthdp.cli.options import Commands, begin, say, show_error, shown, terminable
@@ -43,8 +44,6 @@ app.command("show", **shown("show"))(show_pair)
 
 def _show_version(asked: bool) -> None:
     if asked:
-        from synthdp import __version__
-
         typer.echo(f"synthdp {__version__}")
         raise typer.Exit
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -15,11 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from synthdp.cli.options import Json, Out, SpecArgument, show, working, write_file
-from synthdp.errors import SynthdpError
+from synthdp.errors import BudgetError, OutputError, SpecError, SynthdpError
 
 if TYPE_CHECKING:
     from synthdp.api.checked import Checked
-    from synthdp.release.job import ReleaseOutcome
 
 
 def plan(
@@ -53,29 +51,17 @@ def plan(
     """Show every spend, the ledger before and after, and the expected cost and quality; reads no
     rows, also where it rehearses.
     """
-    from synthdp.api.spec import Spec
-    from synthdp.ledger.connect import check_affordable
-    from synthdp.spec.load.loader import linked_in, own_text
+    from synthdp.api.spec import Spec, check_affordable, check_plain
 
     epsilons = [] if what_if is None else _epsilons(what_if, "--what-if")
     half_width = None if goal is None else _half_width(goal)
-    linked = linked_in(own_text(spec), path=str(spec))
-    if linked is not None:
-        from synthdp.api.text import linked_plan_text
-        from synthdp.bundle.linked import as_one
-        from synthdp.release.linked_plan import planned_linked
-
-        _check_plain({"--what-if": what_if, "--rehearse": rehearse, "--for": goal})
-        with working():
-            facts, balance = planned_linked(linked, spec)
-        show(facts, as_json=as_json, text=lambda: linked_plan_text(facts))
-        check_affordable(as_one(linked), balance, facts["ledger"])
-        return
     loaded = Spec.load(spec)
+    if loaded.linked is not None:
+        check_plain({"--what-if": what_if, "--rehearse": rehearse, "--for": goal})
     with working():
         planned, balance = loaded.planned(epsilons, rehearse=rehearse, half_width=half_width)
     show(planned, as_json=as_json)
-    check_affordable(loaded.content, balance, planned.ledger)
+    check_affordable(loaded, planned, balance)
 
 
 def watch(
@@ -93,7 +79,6 @@ def watch(
     Ctrl-C: mistakes with line and column, warnings, and the plan. Reads no row, spends nothing.
     """
     from synthdp.api.checked import check
-    from synthdp.errors import SpecError
     from synthdp.spec.load.loader import own_text
 
     epsilons, seen = [] if what_if is None else _epsilons(what_if, "--what-if"), None
@@ -113,8 +98,8 @@ def watch(
 
 def _tell(found: Checked, epsilons: list[float], *, head: str, as_json: bool) -> None:
     """Print what a text shows, and the forecast where it is a spec."""
+    from synthdp.api.spec import check_affordable
     from synthdp.api.text import forecast_text
-    from synthdp.ledger.connect import check_affordable
 
     facts, told = found.to_json(), ""
     if found.spec is not None:
@@ -123,7 +108,7 @@ def _tell(found: Checked, epsilons: list[float], *, head: str, as_json: bool) ->
             planned, balance = found.spec.planned(own)
             facts, told = facts | {"plan": planned.to_json()}, forecast_text(planned.facts)
             if found.spec.linked is None:
-                check_affordable(found.spec.content, balance, planned.ledger)
+                check_affordable(found.spec, planned, balance)
         except SynthdpError as error:  # such as a cap, or a budget that cannot be planned
             facts, told = facts | {"refused": error.to_json()}, f"{told}\nrefused: {error}".strip()
     head += "no mistakes" if found.spec else "not a spec yet"
@@ -139,7 +124,6 @@ def _epsilons(listed: str, option: str) -> list[float]:
     Raises:
         OutputError: one is no number, or none that a spec may have.
     """
-    from synthdp.errors import OutputError
     from synthdp.release.what_if import check
 
     try:
@@ -158,8 +142,6 @@ def _half_width(goal: str) -> float:
     Raises:
         OutputError: it is none that can be planned for.
     """
-    from synthdp.errors import OutputError
-
     what, _, size = goal.strip().partition(" ")
     with suppress(ValueError):
         if what == "half-width" and 0 < float(size) < math.inf:
@@ -195,7 +177,6 @@ def budget(
     chain.
     """
     from synthdp.cli.budget import budget_facts, budget_svg, budget_text
-    from synthdp.errors import BudgetError
     from synthdp.ledger.connect import open_book
     from synthdp.verify.at_hand import check_one_of_each_run, check_published, decided
 
@@ -253,9 +234,10 @@ def release(
     with budget_noted():
         linked = linked_in(text := own_text(spec), path=str(spec))
     if linked is not None:
+        from synthdp.api.spec import check_plain
         from synthdp.release.linked import release_linked
 
-        _check_plain({"--accept-refusals": accept_refusals})
+        check_plain({"--accept-refusals": accept_refusals})
         with working():
             done = release_linked(linked, spec, text, out=out, force=force, attack=attack or "now")
         show(done, as_json=as_json)
@@ -264,7 +246,8 @@ def release(
         outcome = run.release(
             spec, text=text, out=out, force=force, attack=attack, accept_refusals=accept_refusals
         )
-    _finish(outcome, as_json)
+    show(outcome, as_json=as_json)
+    outcome.check_passed()
 
 
 def resume(
@@ -293,16 +276,18 @@ def resume(
         path, text = kept_spec(out)
         linked = linked_in(text, path=str(path))
     if linked is not None:
+        from synthdp.api.spec import check_plain
         from synthdp.release.linked import resume_linked
 
-        _check_plain({"--spec": spec})
+        check_plain({"--spec": spec})
         with working():
             done = resume_linked(linked, out, attack="now" if without is None else "never")
         show(done, as_json=as_json)
         return
     with working():
         outcome = run.resume(out, spec_path=spec, attack="now" if without is None else "never")
-    _finish(outcome, as_json)
+    show(outcome, as_json=as_json)
+    outcome.check_passed()
 
 
 def attack(
@@ -355,25 +340,3 @@ def study(
         found, folder = room.study(spec, rows=rows, out=out, epsilons=more, targets=targets)
     facts = found.to_json() | {"folder": str(folder)}
     show(facts, as_json=as_json, text=lambda: study_text(found, folder))
-
-
-def _check_plain(given: Mapping[str, object]) -> None:
-    """Refuse options that are of one table.
-
-    Raises:
-        OutputError: one was given.
-    """
-    from synthdp.errors import OutputError
-
-    if of_one := [option for option, value in given.items() if value]:
-        raise OutputError(
-            f"{of_one[0]} is not there yet for a spec of linked tables", hint="leave it out"
-        )
-
-
-def _finish(outcome: ReleaseOutcome, as_json: bool) -> None:
-    """Print what a run came to, and fail where a gate withheld the bundle."""
-    from synthdp.api.text import outcome_facts, outcome_text
-
-    show(outcome_facts(outcome), as_json=as_json, text=lambda: outcome_text(outcome))
-    outcome.check_passed()

@@ -10,13 +10,16 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import signal
 import sys
 import textwrap
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from http.client import HTTPException
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.error import URLError
@@ -30,7 +33,7 @@ from synthdp.errors import INSTALL_RELEASE, OutputError, SynthdpError
 from synthdp.ledger.entries import ANSWERS
 from synthdp.spec import addresses
 from synthdp.spec.load.wording import up
-from synthdp.spec.model import LinkedSpec, ReleaseSpec
+from synthdp.spec.model import LinkedSpec, ReleaseSpec, Signing
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -320,8 +323,6 @@ def ui(
     """Show releases in MLflow, at the view for reviewers: starts its server on this machine alone,
     until Ctrl-C. It asks for the password that is printed.
     """
-    from importlib.util import find_spec
-
     from synthdp.bundle.linked import own_as_one
     from synthdp.tracking.server import USER, existing, latest_runs, serving, store_of
 
@@ -361,9 +362,6 @@ def _shown_page(address: str, uri: str) -> str:
 
 def _until_interrupted(uri: str) -> None:
     """Wait for Ctrl-C or an end from outside; a server of others needs nobody to wait for it."""
-    import signal
-    import threading
-
     if uri.startswith("http"):
         return
     stop = threading.Event()
@@ -597,7 +595,6 @@ def _engine(
 
 def _signing(spec: ReleaseSpec | None, folder: Path) -> Iterator[Diagnosis]:
     from synthdp.bundle.signing import load_signer
-    from synthdp.spec.model import Signing
 
     settings = spec.signing if spec is not None else Signing()
     signer = load_signer(settings)

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from synthdp.cli.options import Json, SpecArgument, say, show, working, write_file
-from synthdp.errors import BudgetError, OutputError, disk_errors
-from synthdp.spec.load.wording import up
+from synthdp.errors import BudgetError, OutputError, SpecError, disk_errors
+from synthdp.spec.load.wording import many, up
 
 if TYPE_CHECKING:
     from synthdp.privacy.inspection import Misfit
@@ -53,7 +53,6 @@ def _linked(spec: LinkedSpec) -> tuple[dict[str, Any], str]:
     """What a valid spec of linked tables holds, for programs and for people."""
     from synthdp.spec.checks.linked import linked_traps
     from synthdp.spec.expressions.parsed import parse_arrow
-    from synthdp.spec.load.wording import many
 
     dataset, visits, graph = spec.dataset, spec.dataset.visits, spec.graph
     tables = {name: len(spec.columns[name]) for name in (dataset.persons_name, dataset.visits_name)}
@@ -248,7 +247,6 @@ def _draft(
 
 def _preview(out: Path, text: str, *, as_json: bool) -> None:
     from synthdp.data.domain import Domain
-    from synthdp.errors import SpecError
     from synthdp.spec.checks.checks import traps
     from synthdp.spec.checks.linked import linked_traps
     from synthdp.spec.load.loader import parse_any
@@ -338,8 +336,6 @@ def inspect(
     """Count the values that do not fit a spec, by column and kind, for your eyes alone: it is
     outside the guarantee, costs no budget and must not be published.
     """
-    from dataclasses import asdict
-
     from synthdp.files import write_private
     from synthdp.release.judge import WARNING, misfits_for_steward
     from synthdp.spec.load.loader import load_spec

@@ -40,10 +40,18 @@ from synthdp.release import run_folder
 from synthdp.release.gates import GateVerdict, check_simulated
 from synthdp.release.prior import with_digest
 from synthdp.release.run_folder import RunFolder
+from synthdp.report.prose import estimated, say_of_plan
 from synthdp.spec.amendment import amendment
 from synthdp.spec.load.loader import own_text, parse_spec
 from synthdp.spec.model import ReleaseSpec
 from synthdp.verify.at_hand import published_entries
+
+PUBLIC_QUALITY = {
+    "tv1_noisy": "single columns {} from the noisy counts (total variation)",
+    "tv1_dp": "{} from the real ones, measured under privacy",
+    "tv2_dp": "pairs of columns {} from the real ones, measured under privacy",
+    "tstr_accuracy_dp": "models are right on a share of {} of real rows, measured under privacy",
+}
 
 
 @dataclass(frozen=True)
@@ -162,6 +170,47 @@ class ReleaseOutcome:
                 hint=f"epsilon {privacy.epsilon:g} at delta {privacy.delta:g} is spent, and another"
                 f" release pays again; see {self.report}",
             )
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON, without any confidential figure."""
+        plan = self.job.plan
+        return {
+            "run": self.job.folder.run,
+            "bundle": None if self.bundle is None else str(self.bundle),
+            "internal_report": str(self.report),
+            "epsilon": plan.epsilon,
+            "epsilon_planned": plan.epsilon_spent,
+            "epsilon_spent": self.job.spent.epsilon_spent,
+            "delta": plan.delta,
+            "quality": {
+                name: self.metrics[name]
+                for figure in PUBLIC_QUALITY
+                for name in (figure, f"{figure}_low", f"{figure}_high")
+                if name in self.metrics
+            },
+            "gates": [
+                {"metric": v.gate.metric, "bound": v.gate.bound, "passed": v.passed}
+                for v in self.verdicts
+            ],
+            "seconds": self.seconds,
+            "warnings": list(self.warnings),
+        }
+
+    def __str__(self) -> str:
+        quality = quality_of(self.metrics)
+        return say_of_plan("outcome", outcome=self, plan=self.job.plan, quality=quality)
+
+
+def quality_of(metrics: Mapping[str, float]) -> str:
+    """How good a table is, by those figures of a run that are public or were paid for."""
+    told = []
+    for name, text in PUBLIC_QUALITY.items():
+        ends = [metrics[f"{name}_{end}"] for end in ("low", "high") if f"{name}_{end}" in metrics]
+        if name in metrics:
+            value = metrics[name]
+            told.append(text.format(estimated(value, *ends) if ends else f"{value:.2g}"))
+    paid = any(name.endswith("_dp_low") for name in metrics)
+    return say_of_plan("quality", told=told, pairs="tv2_dp" in metrics, intervals=paid)
 
 
 # --- a run that goes on by another spec ---

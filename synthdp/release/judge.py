@@ -109,11 +109,6 @@ class Judgement:
         """What of it is public."""
         return Judgement(self.tv1_noisy, self.scores, self.domain)
 
-    @property
-    def attack_stopped(self) -> bool:
-        """Whether this machine, or its cluster, stopped the attack: it can go on."""
-        return stopped(self.attack)
-
     def absent_for_steward(self) -> dict[str, str]:
         """The parts that could not be judged, each with the kind of the error."""
         parts = {

@@ -18,7 +18,7 @@ from synthdp.privacy.linked import LinkedTable
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.session import Session
 from synthdp.privacy.table import Table
-from synthdp.release.judge import NotJudged
+from synthdp.release.judge import NotJudged, guarded
 from synthdp.report.internal.page import VisitJudgement, write_internal_visits
 
 
@@ -29,19 +29,16 @@ def judge_visits(
     frame, targets = bundle.frame, bundle.linked.evaluation.targets
     number = frame.views[PERSONS].index(frame.now("number"))
 
-    def look(table: Table) -> RealFigures | NotJudged:
-        try:
-            real, out = views_in(table, number), table.held_out
-            with one_thread():
-                return real_figures(
-                    *(frame, bundle.groups, real, bundle.views, targets),
-                    rng=fresh_generator(),
-                    held_out=out,
-                )
-        except Exception as error:  # whatever rows can make learners raise
-            return NotJudged(type(error).__name__)
+    def look(table: Table) -> RealFigures:
+        with one_thread():
+            return real_figures(
+                *(frame, bundle.groups, views_in(table, number), bundle.views, targets),
+                rng=fresh_generator(),
+                held_out=table.held_out,
+            )
 
-    found = session.inspect(look, reason="evaluation on real persons").for_steward()
+    reason = "evaluation on real persons"
+    found = session.inspect(lambda table: guarded(look, table), reason=reason).for_steward()
     judged = None if isinstance(found, NotJudged) else found
     content = VisitJudgement(
         facts=bundle.certificate.model_dump(mode="json"),

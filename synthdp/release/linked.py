@@ -33,15 +33,7 @@ from synthdp.errors import GateError
 from synthdp.evaluate.visits import with_ends
 from synthdp.files import missing_folders, text_sha256
 from synthdp.inference.visit_effects import estimands_json
-from synthdp.ledger.connect import (
-    balance_of,
-    budget_noted,
-    check_affordable,
-    check_domain_from,
-    entries_of,
-    open_ledger,
-    other_ids,
-)
+from synthdp.ledger.connect import budget_noted, check_affordable, open_ledger
 from synthdp.model.planning import check_total
 from synthdp.model.visits.fit import fit
 from synthdp.model.visits.planning import END_NUMBERS, plan_linked
@@ -65,7 +57,7 @@ from synthdp.spec.checks.linked import linked_traps
 from synthdp.spec.model import LinkedSpec
 from synthdp.tracking.mlflow_run import Tracker, tracker
 from synthdp.tracking.store import TRACKED, PublicationVerdict
-from synthdp.verify.at_hand import check_nearby
+from synthdp.verify.at_hand import check_nearby, standing
 
 if TYPE_CHECKING:
     from synthdp_attacks import MembershipReport
@@ -162,13 +154,8 @@ def release_linked(
                 check_cluster(spec)
             plan = plan_linked(spec, frame)
             check_target(out / "bundle", force=force)
-            entries = entries_of(one, spec_path)
-            check_nearby(entries, spec.dataset.id, out)
-            check_domain_from(one, entries)
-            balance = balance_of(one, spec_path)
-            expected = linked_facts(spec, balance, plan=plan) | {
-                "warnings": other_ids(one, entries)
-            }
+            balance, others = standing(one, spec_path, out)
+            expected = linked_facts(spec, balance, plan=plan) | {"warnings": others}
             check_hopeless(expected["estimands"])
             warn([*expected["warnings"], *linked_traps(spec)])
             ledger = open_ledger(one, spec_path)

@@ -14,13 +14,7 @@ from synthdp.bundle.linked import as_one, expected_noise, persons_of
 from synthdp.bundle.linked_texts import linked_files
 from synthdp.data.visits import PERSONS, VisitFrame
 from synthdp.inference.visit_effects import check_queries
-from synthdp.ledger.connect import (
-    balance_of,
-    check_domain_from,
-    entries_of,
-    ledger_facts,
-    other_ids,
-)
+from synthdp.ledger.connect import ledger_facts
 from synthdp.ledger.entries import Balance
 from synthdp.model.visits.laws import SETTINGS
 from synthdp.model.visits.planning import arrows_of, plan_linked
@@ -37,7 +31,7 @@ from synthdp.report.sections import shares
 from synthdp.spec.checks.linked import linked_traps
 from synthdp.spec.model import LinkedSpec
 from synthdp.spec.model.rules import linked_engine
-from synthdp.verify.at_hand import check_nearby
+from synthdp.verify.at_hand import standing
 
 READ_SECONDS = {"memory": 1e-6, "arrow": 6e-7, "sql": 9e-7}
 """CPU seconds of a value that is read."""
@@ -47,12 +41,10 @@ MEMORY = {"memory": (700, 57e-6), "arrow": (1050, 8e-6), "sql": (1050, 8e-6)}
 
 def planned_linked(spec: LinkedSpec, spec_path: Path) -> tuple[dict[str, Any], Balance]:
     """`linked_facts`, whether or not the ledger allows the release, and what the ledger says."""
-    one, out = as_one(spec), Path("releases") / spec.dataset.id
-    entries, balance = entries_of(one, spec_path), balance_of(one, spec_path)
-    check_nearby(entries, spec.dataset.id, out)
-    check_domain_from(one, entries)
+    out = Path("releases") / spec.dataset.id
+    balance, others = standing(as_one(spec), spec_path, out)
     facts = linked_facts(spec, balance)
-    return facts | {"warnings": [*other_ids(one, entries), *facts["warnings"]]}, balance
+    return facts | {"warnings": [*others, *facts["warnings"]]}, balance
 
 
 def linked_facts(

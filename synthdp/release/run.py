@@ -27,15 +27,7 @@ from synthdp.evaluate.dp_scores import DpScores
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.validation import GraphRefuted
 from synthdp.inference.estimands import estimands_json
-from synthdp.ledger.connect import (
-    balance_of,
-    budget_noted,
-    check_affordable,
-    check_domain_from,
-    entries_of,
-    open_ledger,
-    other_ids,
-)
+from synthdp.ledger.connect import budget_noted, check_affordable, open_ledger
 from synthdp.model.constraints import ConstraintsUnmet
 from synthdp.model.fit import Fitted, check_alone, check_device, fit
 from synthdp.model.planning import check_total, plan_for
@@ -58,7 +50,7 @@ from synthdp.release.job import (
     draw,
     withhold,
 )
-from synthdp.release.judge import Judge, Judgement, refused_report
+from synthdp.release.judge import Judge, Judgement, refused_report, stopped
 from synthdp.release.open_session import dropped_if_unpaid, open_session
 from synthdp.release.plan_view import attack_left_out, plan_facts
 from synthdp.release.played import check_answered
@@ -67,7 +59,7 @@ from synthdp.release.tracked import record_judgement, record_publication, record
 from synthdp.spec.checks.checks import traps
 from synthdp.spec.load.loader import own_text, parse_spec
 from synthdp.tracking.mlflow_run import Tracker, tracker
-from synthdp.verify.at_hand import check_nearby
+from synthdp.verify.at_hand import check_nearby, standing
 
 
 def release(
@@ -116,10 +108,7 @@ def release(
             check_simulated(spec.gates, audit)
             check_target(out / "bundle", force=force)
             waves = waves_before(spec, spec_path.parent)
-            entries = entries_of(spec, spec_path)
-            check_nearby(entries, spec.dataset.id, out)
-            check_domain_from(spec, entries)
-            others, balance = other_ids(spec, entries), balance_of(spec, spec_path)
+            balance, others = standing(spec, spec_path, out)
             warn([*others, *traps(spec), *afterwards.waiting(spec, out, attack or "now")])
             expected = plan_facts(spec, balance, warnings=others, plan=plan)
             attack = attack or ("never" if attack_left_out(spec, expected) else "now")
@@ -233,7 +222,7 @@ def carry_out(job: Job, *, force: bool, attack: afterwards.AttackWhen = "now") -
         with stage("log the bundle in MLflow") if tracked else nullcontext():
             record_publication(log, job, fitted, judgement, verdicts, bundle=bundle)
         judgement, report = judge_and_report(judge, judgement, verdicts, bundle, attack=attack)
-        if not afterwards.put_off(job, attack) and not judgement.attack_stopped:
+        if not afterwards.put_off(job, attack) and not stopped(judgement.attack):
             folder.remove()  # else it has what the attack needs
         with stage("log the report in MLflow") if tracked else nullcontext():
             record_judgement(log, job, fitted, judgement, report=report)

@@ -17,8 +17,14 @@ from typing import TYPE_CHECKING
 
 from synthdp.errors import BudgetError, GateError, VerifyError
 from synthdp.files import SUMS, parse_json, read_text
-from synthdp.ledger.connect import open_book
-from synthdp.ledger.entries import Entry, decision_of, missing
+from synthdp.ledger.connect import (
+    balance_of,
+    check_domain_from,
+    entries_of,
+    open_book,
+    other_ids,
+)
+from synthdp.ledger.entries import Balance, Entry, decision_of, missing
 from synthdp.spec.addresses import default_ledger
 from synthdp.spec.model import ReleaseSpec
 
@@ -101,6 +107,20 @@ def check_nearby(ledger: Sequence[Entry], dataset: str, out: Path) -> None:
                     " of this table, move it elsewhere"
                 ),
             )
+
+
+def standing(spec: ReleaseSpec, spec_path: Path, out: Path) -> tuple[Balance, list[str]]:
+    """What the ledger says before a release into `out`: the dataset's balance, and a warning for
+    each other id that may be of the same table. A ledger that is not there is not made.
+
+    Raises:
+        BudgetError: it lacks entries, or the spec does not state what its domain has cost.
+        VerifyError: it was tampered with.
+    """
+    entries = entries_of(spec, spec_path)
+    check_nearby(entries, spec.dataset.id, out)
+    check_domain_from(spec, entries)
+    return balance_of(spec, spec_path), other_ids(spec, entries)
 
 
 def published_entries(bundle: Path) -> list[Entry]:

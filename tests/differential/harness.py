@@ -36,7 +36,6 @@ import yaml
 import synthdp.cli.options
 import synthdp.release.run
 from synthdp import Spec
-from synthdp.api.text import outcome_facts, outcome_text
 from synthdp.audit import Fingerprint, fingerprint
 from synthdp.cli.main import main
 from synthdp.data.domain import Domain
@@ -276,9 +275,9 @@ def _release(case: Case, table: Table, outcome: Outcome, patch: pytest.MonkeyPat
         except BaseException as error:
             outcome.shown["raised"] = "\n".join(_texts(error)).encode()
             raise
-        outcome.shown["facts"] = repr(outcome_facts(done)).encode()
+        outcome.shown["facts"] = repr(done.to_json()).encode()
         if case.given:
-            print(outcome_text(done))
+            print(done)
         return done
 
     planned = synthdp.release.run.plan_for

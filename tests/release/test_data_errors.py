@@ -92,8 +92,7 @@ def test_a_run_that_has_paid_says_what_stays_spent(
 
 BEFORE = (
     "load_signer", "check_device", "plan_for", "public_audit", "check_simulated",
-    "check_target", "entries_of", "check_nearby", "check_domain_from", "open_ledger",
-    "check_affordable", "open_session",
+    "check_target", "standing", "open_ledger", "check_affordable", "open_session",
 )  # fmt: skip
 AFTER = (
     "try_constraints",

@@ -83,7 +83,11 @@ def replay(
             )
         count += 1
         for joins in (True, False):
-            first, second = _both(mechanism, pair, domain, streams(), joins=joins)
+            before, after = pair.sides(domain)
+            shared, units = len(pair.shared), len(pair.before) + len(pair.after)
+            coupling = Coupling(streams(), shared, shared + units, joins=joins)
+            first = _run(mechanism, before, coupling, None)
+            second = _run(mechanism, after, coupling, first.calls)
             found, used = compare(mechanism.name, pair, event, first, second, adjacency=adjacency)
             findings += found
             share = max(share, used)
@@ -100,17 +104,6 @@ def merged(replays: Iterable[Replayed]) -> Replayed:
         max((r.largest_share for r in every), default=0.0),
         tuple(f for r in every for f in r.findings),
     )
-
-
-def _both(
-    mechanism: Mechanism[Any], pair: Pair, domain: Domain, streams: Randomness, *, joins: bool
-) -> tuple[RecordedRun, RecordedRun]:
-    """Both runs of a pair."""
-    before, after = pair.sides(domain)
-    shared = len(pair.shared)
-    coupling = Coupling(streams, shared, shared + len(pair.before) + len(pair.after), joins=joins)
-    first = _run(mechanism, before, coupling, None)
-    return first, _run(mechanism, after, coupling, first.calls)
 
 
 def _run(

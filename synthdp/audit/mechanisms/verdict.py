@@ -162,7 +162,12 @@ def judge(
 def _match(walk: _Walk, charge: dp_accounting.DpEvent) -> None:
     match charge:
         case kernel.DiscreteGaussianDpEvent(sigma=sigma, sensitivity=sensitivity):
-            _discrete(walk, sigma, sensitivity)
+            pair = walk.noise(["discrete"], sigma)
+            if pair is None:
+                walk.refuse(f"discrete Gaussian noise of sigma {sigma:g}")
+            walk.at += 1
+            moved = float(np.abs(_move(pair)).sum())
+            walk.spend(moved, walk.factor * sensitivity, "counts", since=walk.at - 1)
         case dp_accounting.PoissonSampledDpEvent(
             sampling_probability=rate, event=dp_accounting.GaussianDpEvent(noise_multiplier=noise)
         ):
@@ -185,16 +190,6 @@ def _match(walk: _Walk, charge: dp_accounting.DpEvent) -> None:
             _noisy_max(walk, scale, sensitivity)
         case _:
             walk.refuse(f"nothing: no rule for the event {type(charge).__name__} here")
-
-
-def _discrete(walk: _Walk, sigma: float, sensitivity: int) -> None:
-    """Discrete Gaussian noise of that very sigma."""
-    pair = walk.noise(["discrete"], sigma)
-    if pair is None:
-        walk.refuse(f"discrete Gaussian noise of sigma {sigma:g}")
-    walk.at += 1
-    moved = float(np.abs(_move(pair)).sum())
-    walk.spend(moved, walk.factor * sensitivity, "counts", since=walk.at - 1)
 
 
 def _gaussians(walk: _Walk, allowed: float, draws: float) -> None:
