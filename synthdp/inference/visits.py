@@ -195,8 +195,11 @@ class VisitQuestions:
 
     def _summed(self, rows: Asked, query: Query) -> tuple[Summed, ...] | None:
         """The figures of a mean by sums of numbers, where these tell it."""
-        moments, persons = self.stated.moments, self.rows[PERSONS]
-        if moments is None or not (rows.later or rows is persons):
+        moments = self.stated.moments
+        if moments is None:
+            return None
+        persons = self.rows[PERSONS]
+        if not (rows.later or rows is persons):
             return None
         frame, holdout = self.stated.frame, self.stated.spec.evaluation.held_out
         known = persons.domain, persons.tables
