@@ -207,8 +207,8 @@ class Ledger:
     def lease(self, dataset: str, run: str, *, coins: str = "") -> Entry:
         """Take a run over: its last process can write no entry of it any more.
 
-        The first lease of a run keeps `coins`, its half of the key of who is held out and the mark
-        of what they are for, and others must have the same (`coins_of`).
+        The first lease of a run keeps `coins`, its half of the key of who is held out, and others
+        must have the same (`coins_of`).
 
         Raises:
             BudgetError: the run reserved nothing on `dataset`, began before there were leases, or
@@ -382,9 +382,7 @@ def coins_of(entries: Iterable[Entry]) -> str | None:
     and hence before any look.
 
     Of a key that is the exclusive or of two halves, each drawn by itself and evenly, either half
-    alone is even whatever the key is, and tells nothing of it [derived here]. Behind the ledger's
-    half may stand a colon and a mark of the files that have the coins (`RunFolder.mark`): an HMAC
-    under the folder's half, which goes when the run ends.
+    alone is even whatever the key is, and tells nothing of it [derived here].
     """
     first = next((e for e in entries if e.kind == "lease"), None)
     return None if first is None else str(first.body.get("coins", ""))

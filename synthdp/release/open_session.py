@@ -106,8 +106,8 @@ def open_session(
 
 
 def _coins(job: Job) -> str:
-    """The ledger's half of the key of who is held out, as at the run's first look, and behind it
-    the mark of the files that it is for.
+    """The ledger's half of the key of who is held out, as at the run's first look. The first one
+    keeps the mark of the files that it is for, before anything is read.
 
     Raises:
         BudgetError: the plan counts on another holdout than the spec's.
@@ -117,23 +117,26 @@ def _coins(job: Job) -> str:
         raise BudgetError("the plan counts on another holdout than that of the spec")
     coins = coins_of(job.ledger.run_entries(job.folder.run))
     if coins is None:
-        return f"{secrets.token_hex(16)}:{_mark(job)}".removesuffix(":")
+        coins = secrets.token_hex(16)
+        job.folder.keep_mark(_mark(job, coins))
+        return coins
     _check_same(job, coins, f"is not as it was when run {job.folder.run} began")
     return coins
 
 
-def _mark(job: Job) -> str:
-    """What tells whether the files of the source are as they were, where epsilon counts on the
-    coins of places in them; empty elsewhere. Of linked tables it is for persons, who have coins.
+def _mark(job: Job, coins: str) -> str:
+    """What tells whether the files of the source are as they were at these coins, where epsilon
+    counts on the coins of places in them; empty elsewhere. Of linked tables it is for persons, who
+    have coins.
     """
     if not job.plan.holdout:
         return ""
     source, folder = job.spec.dataset.source, job.folder.spec_path.parent
-    return job.folder.mark(guarded(source, lambda: stamps_of(source, folder)))
+    return job.folder.mark([coins, *guarded(source, lambda: stamps_of(source, folder))])
 
 
 def _check_same(job: Job, coins: str, otherwise: str) -> None:
-    if _mark(job) != coins.partition(":")[2]:
+    if _mark(job, coins) != job.folder.kept_mark:
         path = getattr(job.spec.dataset.source, "path", job.spec.dataset.source.kind)
         raise DataError(
             f"{shown_path(path)!r} {otherwise}: rows in other places have another coin for who is"

@@ -31,7 +31,7 @@ from synthdp.errors import BudgetError, OutputError, disk_errors
 from synthdp.files import lock_file, parse_json, read_text, write_whole
 
 FOLDER, PLAN = ".run", "plan.json"
-STATE, LOCK, PUBLISHED = "state.json", "lock", "published"
+STATE, LOCK, PUBLISHED, MARK = "state.json", "lock", "published", "files.mark"
 RUN, HOLDOUT = r"[0-9]{8}-[0-9a-f]{12}", r"[0-9a-f]{32}"
 GONE = ".run.gone-"  # what is being removed; anything of this name is rubbish
 RELEASE = "release"
@@ -60,12 +60,29 @@ class RunFolder:
         none: this folder's, which goes when the run ends, and the `other`, the ledger's
         (`ledger.coins_of`). Noise never has a stored key.
         """
-        key = int(self.holdout_key, 16) ^ int(other.partition(":")[0] or "0", 16)
+        key = int(self.holdout_key, 16) ^ int(other or "0", 16)
         return np.random.Generator(np.random.Philox(key=key))
 
     def mark(self, what: Any) -> str:
         """A digest of `what` under this folder's half of the key: without it, it tells nothing."""
         return hmac.digest(bytes.fromhex(self.holdout_key), repr(what).encode(), "sha256").hex()
+
+    @property
+    def kept_mark(self) -> str:
+        """The mark of the files that the run's coins are for; empty where none was kept."""
+        path = self.path / MARK
+        return read_text(path) if path.exists() else ""
+
+    def keep_mark(self, mark: str) -> None:
+        """Keep the mark of the run's files, durably, before any of them is read.
+
+        Raises:
+            OutputError: its folder cannot be written.
+        """
+        if mark:
+            hint = "make room or allow writing; nothing was read or paid"
+            with disk_errors(f"cannot write to {self.path}", hint=hint):
+                write_whole(self.path / MARK, mark)
 
     @property
     def asked_sha256(self) -> str:

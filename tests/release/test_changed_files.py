@@ -165,7 +165,7 @@ def test_without_the_mark_a_unit_has_two_coins(
         return held[-1]
 
     monkeypatch.setattr(source, "_coins", coins)
-    monkeypatch.setattr(open_session, "_mark", lambda job: "")
+    monkeypatch.setattr(open_session, "_mark", lambda job, coins: "")
     folder = begun("csv")
     turned(folder)
     goes_on(folder)
