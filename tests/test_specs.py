@@ -9,16 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthdp.audit.shadow_models import shadow_spec
-from synthdp.data import builtin
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import encode
+from synthdp.audit import shadow_spec
+from synthdp.data import Domain, builtin, encode
 from synthdp.model.planning import plan_for
 from synthdp.privacy.calibration import make_plan
-from synthdp.release.run import release
-from synthdp.spec.load.loader import load_spec
+from synthdp.release import release
+from synthdp.spec import load_spec
 from synthdp.spec.model import BuiltinSource, CsvSource, IdUnit
-from synthdp.verify.checks import verify_bundle
+from synthdp.verify import verify_bundle
 
 ROOT = Path(__file__).parent.parent / "specs"
 SPECS = sorted(ROOT.glob("*.yaml"))

@@ -16,7 +16,6 @@ report = attack_anonymity(synthetic, members, non_members, public=Public(sizes),
 rng=rng)
 """
 
-from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -32,14 +31,28 @@ if TYPE_CHECKING:
     from synthdp_attacks.tables import *  # noqa: F403
     from synthdp_attacks.threat import *  # noqa: F403
 
-HOMES = "threat statistics anonymity fleet game membership one_release report runners tables"
-
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         """A public name, of the module that has it: who asks for statistics imports no fleet."""
-        if not name.startswith("_") and not find_spec(f"{__name__}.{name}"):
-            for home in HOMES.split():
-                if name in (names := vars(import_module(f"{__name__}.{home}"))):
-                    return names[name]
+        if name.startswith("_") or find_spec(f"{__name__}.{name}"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from synthdp_attacks import statistics, threat
+
+        if home := next((h for h in (threat, statistics) if hasattr(h, name)), None):
+            return getattr(home, name)
+        from synthdp_attacks import (
+            anonymity,
+            fleet,
+            game,
+            membership,
+            one_release,
+            report,
+            runners,
+            tables,
+        )
+
+        homes = (anonymity, fleet, game, membership, one_release, report, runners, tables)
+        if home := next((h for h in homes if hasattr(h, name)), None):
+            return getattr(home, name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

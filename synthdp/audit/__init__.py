@@ -3,5 +3,7 @@
 from synthdp import door
 
 __getattr__ = door(
-    __name__, "mechanisms.calls mechanisms.planned mechanisms.replay mechanisms.verdict"
+    __name__,
+    "mechanisms.calls mechanisms.planned mechanisms.replay mechanisms.verdict folder linked "
+    "mechanisms.persons membership shadow_models",
 )

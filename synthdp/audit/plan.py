@@ -152,18 +152,32 @@ def audit(
             twin = simulated_twin(spec, domain, bundle=bundle, rng=folder.coins("twin"))
             record = with_rows(job, record, twin, folder, twin_units(spec, twin))
         if rows == "real":
-            attacked = spec.attacks.membership.enabled  # else no one asks whose the rows are
-            record = on_real_rows(
-                lambda table: with_rows(
-                    job, record, table.fit_codes, folder, table.fit_units if attacked else None
-                ),
-                spec,
-                spec_folder=spec_path.resolve().parent,
-                coins=folder.coins("rows of a unit"),
-                given=given,
+            record = _with_real_rows(
+                job, record, folder, spec_folder=spec_path.resolve().parent, given=given
             )
         name = CONFIDENTIAL_FILE if rows == "real" else PUBLIC_FILE
         return record, write_record(record, job.out / name)
+
+
+def _with_real_rows(
+    job: AuditJob,
+    record: AuditRecord,
+    folder: AttackFolder,
+    *,
+    spec_folder: Path,
+    given: Private[pd.DataFrame] | None,
+) -> AuditRecord:
+    """`record` with the audits on the rows of the source: confidential, for the steward."""
+    attacked = job.spec.attacks.membership.enabled  # else no one asks whose the rows are
+    return on_real_rows(
+        lambda table: with_rows(
+            job, record, table.fit_codes, folder, table.fit_units if attacked else None
+        ),
+        job.spec,
+        spec_folder=spec_folder,
+        coins=folder.coins("rows of a unit"),
+        given=given,
+    )
 
 
 def on_real_rows(

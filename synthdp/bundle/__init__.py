@@ -4,5 +4,6 @@ from synthdp import door
 
 __getattr__ = door(
     __name__,
-    "audit_record certificate_text deployment linked linked_texts noisy_values signing table_files",
+    "audit_record certificate_text deployment linked linked_texts noisy_values signing "
+    "table_files content derived descriptions waves write",
 )

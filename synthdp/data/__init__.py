@@ -2,4 +2,7 @@
 
 from synthdp import door
 
-__getattr__ = door(__name__, "basis kinds")
+__getattr__ = door(
+    __name__,
+    "basis kinds builtin cells column_domain domain encoding level_groups visits",
+)

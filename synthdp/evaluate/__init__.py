@@ -2,4 +2,7 @@
 
 from synthdp import door
 
-__getattr__ = door(__name__, "functional effects visits run")
+__getattr__ = door(
+    __name__,
+    "functional effects visits run learners",
+)

@@ -1,1 +1,9 @@
 """Answers with intervals from what a bundle publishes: post-processing of its noisy tables."""
+
+from synthdp import door
+
+__getattr__ = door(
+    __name__,
+    "adjustment answer change contrasts copies effect_query figures moments regression "
+    "visit_copies visits words",
+)

@@ -1,1 +1,8 @@
 """The ledger of every charge: a hash chain in a database, and what is left to spend."""
+
+from synthdp import door
+
+__getattr__ = door(
+    __name__,
+    "connect entries filter ledger waves",
+)

@@ -2,4 +2,7 @@
 
 from synthdp import door
 
-__getattr__ = door(__name__, "conditions linked")
+__getattr__ = door(
+    __name__,
+    "conditions linked sampler warehouse",
+)

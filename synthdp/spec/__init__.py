@@ -5,5 +5,6 @@ from synthdp import door
 __getattr__ = door(
     __name__,
     "addresses checks.chance checks.columns codebook expressions.expressions "
-    "expressions.parsed expressions.query questions",
+    "expressions.parsed expressions.query questions checks.budget checks.checks checks.linked "
+    "draft edit load.loader load.wording model.columns model.linked model.rules writing",
 )

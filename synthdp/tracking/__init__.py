@@ -2,4 +2,7 @@
 
 from synthdp import door
 
-__getattr__ = door(__name__, "mlflow_run store")
+__getattr__ = door(
+    __name__,
+    "mlflow_run store",
+)

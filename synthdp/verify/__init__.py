@@ -2,4 +2,7 @@
 
 from synthdp import door
 
-__getattr__ = door(__name__, "at_hand content linked reader releases")
+__getattr__ = door(
+    __name__,
+    "at_hand content linked reader releases checks rows",
+)

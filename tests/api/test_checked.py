@@ -13,8 +13,7 @@ import pytest
 import synthdp
 from synthdp.cli.plan import watch
 from synthdp.errors import BudgetError, SpecError
-from synthdp.spec.checks.columns import is_outcome, unanswered
-from synthdp.spec.load.loader import parse_any
+from synthdp.spec import is_outcome, parse_any, unanswered
 from tests.api.conftest import CLINIC, clinic
 
 ROOT = Path(__file__).parents[2]

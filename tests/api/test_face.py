@@ -16,10 +16,9 @@ import yaml
 import synthdp
 from synthdp.errors import BudgetError, DataError, GateError, OutputError, SpecError, VerifyError
 from synthdp.evaluate.dp_scores import ChargedScore
-from synthdp.inference.figures import Figure
-from synthdp.ledger.ledger import Ledger
-from synthdp.spec.draft import draft_spec
-from synthdp.spec.load.loader import load_spec
+from synthdp.inference import Figure
+from synthdp.ledger import Ledger
+from synthdp.spec import draft_spec, load_spec
 from tests.api.conftest import CLINIC, clinic
 
 

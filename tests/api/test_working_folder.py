@@ -13,9 +13,9 @@ import yaml
 
 import synthdp
 from synthdp.bundle import make_keys
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.errors import BudgetError, OutputError
-from synthdp.ledger.ledger import Ledger
+from synthdp.ledger import Ledger
 from synthdp.privacy import read_query
 from synthdp.privacy.engines.on_sql import SqlEngine
 from synthdp.release import job, run

@@ -6,7 +6,7 @@ import dp_accounting
 import pytest
 
 from synthdp.audit.mechanisms.canaries import CurveClaim
-from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data import ColumnDomain, Domain
 from synthdp.privacy.dpsgd import layers
 
 RANGE: Any = {"spikes": (0.0,), "edges": (-5.0, 0.0), "stop": 5.0, "lower": -5.0, "upper": 5.0}

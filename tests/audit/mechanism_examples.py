@@ -28,9 +28,7 @@ from synthdp.audit import (
     signed_products,
     small_tables,
 )
-from synthdp.data import MAX_LEVELS, Basis
-from synthdp.data.domain import ColumnDomain, Domain, level_features
-from synthdp.data.level_groups import LevelGroups
+from synthdp.data import MAX_LEVELS, Basis, ColumnDomain, Domain, LevelGroups, level_features
 from synthdp.model import Design
 from synthdp.privacy import (
     SCORES,

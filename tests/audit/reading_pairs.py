@@ -22,8 +22,7 @@ import pandas as pd
 import pyarrow as pa
 
 from synthdp.audit import Replayed, ReplayFinding
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import decode
+from synthdp.data import Domain, decode
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.readers.files import encode_batches
 from synthdp.privacy.source import fit_table

@@ -18,11 +18,11 @@ from synthdp.audit.mechanisms.canaries import (
     judge_canaries,
     right_guesses,
 )
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.privacy.calibration import make_plan
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.noise import Streams
-from synthdp.spec.load.loader import load_spec
+from synthdp.spec import load_spec
 from tests.audit.mechanism_examples import SmallModel
 from tests.builders import dp_sgd, mostly_trained
 from tests.chance import fails_so_often

@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from synthdp.audit import Pair, Side, replay
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import Codes
+from synthdp.data import Codes, Domain
 from synthdp.privacy import Arrays, Mechanism
 from synthdp.privacy.engines import on_arrow
 from synthdp.privacy.engines.engine import EngineTable, Reading

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from synthdp.audit import Pair, neighbours
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.privacy.accounting import Adjacency
 
 BATCH, MAX_ROWS = 8, 3

@@ -10,22 +10,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.audit import membership
-from synthdp.audit.linked import (
+from synthdp.audit import (
+    ALIKE,
+    SPREAD,
     CanaryGame,
     LinkedMeasurer,
     LinkedShadow,
     PersonRows,
+    Replayed,
     attack_persons,
+    membership,
+    person_neighbours,
+    random_persons,
+    read,
     replay_persons,
 )
 from synthdp.audit.mechanisms import persons
-from synthdp.audit.mechanisms.calls import Replayed
-from synthdp.audit.mechanisms.persons import ALIKE, SPREAD, person_neighbours, random_persons, read
 from synthdp.bundle import Audit
-from synthdp.data.visits import STEPS, CodedVisits, Views, VisitFrame, views_of
+from synthdp.data import STEPS, CodedVisits, Views, VisitFrame, views_of
+from synthdp.model import STEP_PAIRS, plan_linked
 from synthdp.model.visits.fit import fit
-from synthdp.model.visits.planning import STEP_PAIRS, plan_linked
 from synthdp.privacy import OnView, session
 from synthdp.privacy.calibration import mu_of
 from synthdp.privacy.linked import LinkedTable, in_views

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from synthdp.audit import Pair, ReplayFinding, neighbours, replay
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.privacy.noise import Streams
 from tests.audit.planted.bugs import BUGS
 from tests.audit.planted.readers import READERS

@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 
 from synthdp.api.text import plan_text
-from synthdp.audit.folder import AttackPower, attack_power
-from synthdp.audit.shadow_models import TableMeasurer, shadow_spec
-from synthdp.data.domain import Domain
-from synthdp.ledger.entries import Balance
+from synthdp.audit import AttackPower, TableMeasurer, attack_power, shadow_spec
+from synthdp.data import Domain
+from synthdp.ledger import Balance
 from synthdp.model.planning import plan_for
 from synthdp.release.plan_view import plan_facts
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import parse_spec
 from synthdp.spec.model import ReleaseSpec
 from synthdp_attacks import Counts, epsilon_lower_bound
 from tests.builders import build_spec, skeleton

@@ -27,10 +27,10 @@ from synthdp.audit import (
     replay_plan,
     runnable,
 )
-from synthdp.data.domain import ColumnDomain, Domain, level_features
+from synthdp.data import ColumnDomain, Domain, level_features
+from synthdp.model import CausalVae
 from synthdp.model.ancestral import Architecture
 from synthdp.model.fit import target_regression
-from synthdp.model.network import CausalVae
 from synthdp.model.target_stage import TargetRegression
 from synthdp.privacy import ChosenOrientations, OrientationBudget, Prepaid
 from synthdp.privacy.accounting import Adjacency

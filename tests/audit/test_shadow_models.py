@@ -12,15 +12,14 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from synthdp.audit import shadow_models
-from synthdp.audit.shadow_models import ShadowTrainer, shadow_spec
-from synthdp.data.domain import Domain
-from synthdp.graph.causal import CausalGraph
+from synthdp.audit import ShadowTrainer, shadow_models, shadow_spec
+from synthdp.data import Domain
+from synthdp.graph import CausalGraph
 from synthdp.model import DrawSettings
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.plan import ReleasePlan
-from synthdp.spec.checks.checks import check
+from synthdp.spec import check
 from synthdp.spec.model import ReleaseSpec
 from synthdp_attacks import Dask, Fleet, Loky, play
 from tests.builders import build_spec, dask_processes, dp_sgd

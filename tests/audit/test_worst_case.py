@@ -12,14 +12,14 @@ import pytest
 from synthdp.audit.mechanisms import canaries as directions
 from synthdp.audit.mechanisms.canaries import HALF_NOISE, CurveClaim, Scores
 from synthdp.bundle import Audit
-from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data import ColumnDomain, Domain
 from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.calibration import make_plan
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import ReleasePlan
-from synthdp.spec.load.loader import load_spec
+from synthdp.spec import load_spec
 from tests.audit.statistical.f_curve import judge
 from tests.audit.statistical.worst_case import (
     BatchGame,

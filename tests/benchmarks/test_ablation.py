@@ -20,10 +20,10 @@ from benchmarks.ablation_cells import (
     release_of,
 )
 from benchmarks.adult_protocol import MODELS, score
-from synthdp.audit.shadow_models import plan_at, without_privacy
-from synthdp.data.domain import Domain
+from synthdp.audit import plan_at, without_privacy
+from synthdp.data import Domain
 from synthdp.errors import SpecError
-from synthdp.graph.causal import CausalGraph
+from synthdp.graph import CausalGraph
 from synthdp.model.fit import measure
 from synthdp.privacy.session import Rehearsal
 from synthdp_attacks import Interval, difference

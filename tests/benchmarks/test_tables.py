@@ -8,9 +8,8 @@ import pytest
 
 from benchmarks.tables import MORE, TABLES, newcomer_spec
 from benchmarks.tables_protocol import PublicTable, information
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import encode_column
-from synthdp.spec.load.loader import parse_spec
+from synthdp.data import Domain, encode_column
+from synthdp.spec import parse_spec
 from synthdp.spec.model import ReleaseSpec
 
 pytestmark = pytest.mark.check

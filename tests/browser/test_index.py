@@ -9,21 +9,19 @@ from typing import Any
 import pytest
 
 from synthdp.report import (
+    COLUMNS,
+    ROUGH,
     IndexContent,
     IndexedBundle,
     IndexedDataset,
     ReportTable,
-    render_index,
-    say,
-)
-from synthdp.report.verdicts import (
-    COLUMNS,
-    ROUGH,
     State,
     Verdict,
     distance,
     guarantee,
     noisy,
+    render_index,
+    say,
 )
 from tests.browser.conftest import LONG
 from tests.browser.test_reports import SIDEWAYS, opened

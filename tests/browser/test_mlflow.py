@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from synthdp.privacy import plan
-from synthdp.spec.load.loader import load_spec
-from synthdp.spec.load.wording import up
+from synthdp.spec import load_spec, up
 from synthdp.tracking import VIEW_COLUMNS
 from synthdp.tracking.server import USER, Pages, latest_runs, serving, store_of
 from tests.release.conftest import Tiny

@@ -14,19 +14,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from synthdp.bundle import DEPLOYMENT
+from synthdp.bundle import DEPLOYMENT, FILES, BundleContent, published_sha256, sha256, write_bundle
 from synthdp.bundle.certificate import composed_of
-from synthdp.bundle.content import BundleContent, sha256
-from synthdp.bundle.derived import FILES
-from synthdp.bundle.descriptions import published_sha256
-from synthdp.bundle.write import write_bundle
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import decode
+from synthdp.data import Domain, decode
 from synthdp.files import SUMS
-from synthdp.graph.causal import CausalGraph
-from synthdp.ledger.ledger import Ledger
+from synthdp.graph import CausalGraph
+from synthdp.ledger import Ledger
+from synthdp.model import untrained
 from synthdp.model.ancestral import Architecture
-from synthdp.model.synthesizer import untrained
 from synthdp.privacy import accounting
 from synthdp.privacy.calibration import secret_holdout
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
@@ -34,9 +29,9 @@ from synthdp.privacy.events.kinds import event_from_json, event_to_json, kind_of
 from synthdp.privacy.mechanisms.marginals import NoisyTable, Sampler, sampler_for
 from synthdp.privacy.plan import Spend, bound_of, spends_digest
 from synthdp.privacy.private import _KERNEL_KEY, Receipt, Released
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import parse_spec
 from synthdp.spec.model import ReleaseSpec
-from synthdp.verify.checks import inspect_bundle
+from synthdp.verify import inspect_bundle
 
 SPEC = """
 synthdp: 1

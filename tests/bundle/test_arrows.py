@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from synthdp.bundle.descriptions import MAX_ARROWS, arrow_strengths, arrows_text
-from synthdp.data.domain import Domain
-from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.bundle import MAX_ARROWS, arrow_strengths, arrows_text
+from synthdp.data import Domain
+from synthdp.graph import CausalGraph, GraphEdge
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.model import Categorical
 

@@ -14,18 +14,24 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthdp.bundle import DEPLOYMENT
-from synthdp.bundle.content import check_target
-from synthdp.bundle.derived import FILES
-from synthdp.bundle.descriptions import public_spec, spec_yaml
-from synthdp.bundle.table_files import WrittenFile, csv_lines, descriptor, write_csv
-from synthdp.bundle.write import write_bundle
+from synthdp.bundle import (
+    DEPLOYMENT,
+    FILES,
+    WrittenFile,
+    check_target,
+    csv_lines,
+    descriptor,
+    public_spec,
+    spec_yaml,
+    write_bundle,
+    write_csv,
+)
 from synthdp.errors import BoundaryError, OutputError, VerifyError
 from synthdp.files import SUMS
-from synthdp.graph.causal import CausalGraph
+from synthdp.graph import CausalGraph
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.private import _KERNEL_KEY, Confidential, Receipt, Released
-from synthdp.spec.load.loader import load_spec, parse_spec
+from synthdp.spec import load_spec, parse_spec
 from synthdp.spec.model import Categorical, ReleaseSpec
 
 

@@ -15,7 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from synthdp.bundle import describe_event, for_people, plain, render, template
+from synthdp.bundle import (
+    BundleContent,
+    describe_event,
+    for_people,
+    plain,
+    render,
+    template,
+    write_bundle,
+)
 from synthdp.bundle.certificate import (
     Certificate,
     _groups,
@@ -25,13 +33,11 @@ from synthdp.bundle.certificate import (
     events_of,
     plan_problems,
 )
-from synthdp.bundle.content import BundleContent
-from synthdp.bundle.write import write_bundle
 from synthdp.privacy import accounting
 from synthdp.privacy.plan import Spend, spends_digest
-from synthdp.spec.load.wording import up
+from synthdp.spec import up
 from synthdp.spec.model import DomainFrom, Gate
-from synthdp.verify.checks import verify_bundle
+from synthdp.verify import verify_bundle
 
 Build = Callable[..., Any]
 

@@ -12,17 +12,13 @@ from typing import Any
 import pytest
 
 import synthdp as face
-from synthdp.bundle.write import write_bundle
+from synthdp.bundle import write_bundle
 from synthdp.cli.budget import budget_facts
 from synthdp.errors import BudgetError, GateError, OutputError, VerifyError, budget_note
-from synthdp.ledger import database
-from synthdp.ledger.connect import open_book
-from synthdp.ledger.entries import Decision, decision_of
-from synthdp.ledger.ledger import Lease, Ledger
+from synthdp.ledger import Decision, Lease, Ledger, database, decision_of, open_book
 from synthdp.release.gates import red_lines
-from synthdp.sample.warehouse import write_table
-from synthdp.verify import decided, digest_of
-from synthdp.verify.checks import inspect_bundle
+from synthdp.sample import write_table
+from synthdp.verify import decided, digest_of, inspect_bundle
 from tests.builders import audit_record, one_audit
 
 pytestmark = pytest.mark.check

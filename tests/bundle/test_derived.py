@@ -8,13 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synthdp.bundle import DEPLOYMENT
-from synthdp.bundle.content import Bundle
-from synthdp.bundle.derived import DERIVED, FILES, PRIMARY
-from synthdp.bundle.waves import INNOVATIONS
+from synthdp.bundle import DEPLOYMENT, DERIVED, FILES, INNOVATIONS, PRIMARY, Bundle
 from synthdp.files import SUMS
-from synthdp.verify import Reader
-from synthdp.verify.checks import CHECKS
+from synthdp.verify import CHECKS, Reader
 from synthdp.verify.rewritten import rewritten
 
 ALWAYS = [file for file in DERIVED if file != INNOVATIONS]  # that one needs a wave before

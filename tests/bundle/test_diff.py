@@ -13,12 +13,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthdp.bundle.write import write_bundle
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import decode
+from synthdp.bundle import write_bundle
+from synthdp.data import Domain, decode
 from synthdp.errors import VerifyError
 from synthdp.evaluate.fidelity import nearest_distribution
-from synthdp.spec.load.loader import load_spec
+from synthdp.spec import load_spec
 from synthdp.verify.diff import (
     BundleDifference,
     Difference,

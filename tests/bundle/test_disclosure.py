@@ -18,16 +18,17 @@ import yaml
 
 from synthdp.bundle import (
     DEPLOYMENT,
+    DERIVED,
+    REPORT,
+    Bundle,
     deployment_record,
     deployment_yaml,
     effects_svg,
+    public_spec,
     render,
     schema_problems,
 )
 from synthdp.bundle.certificate import EPSILONS, Certificate, profile_svg
-from synthdp.bundle.content import REPORT, Bundle
-from synthdp.bundle.derived import DERIVED
-from synthdp.bundle.descriptions import public_spec
 from synthdp.privacy import accounting
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
 from synthdp.privacy.events.kernel import GaussianSumsDpEvent, RoundedGaussianDpEvent
@@ -38,8 +39,8 @@ from synthdp.privacy.events.kinds import (
     with_holdout,
 )
 from synthdp.privacy.plan import Spend
-from synthdp.spec.load.loader import load_spec
-from synthdp.verify.checks import verify_bundle
+from synthdp.spec import load_spec
+from synthdp.verify import verify_bundle
 from tests.bundle.conftest import edit_json, problems, written
 
 PROFILE, PICTURE, DIAGRAM = "privacy/profile.json", "privacy/profile.svg", "privacy/effects.svg"
@@ -215,7 +216,7 @@ class TestRegistryRecord:
     def test_every_kind_of_release(
         self, made: Path, release: Any, spec_text: str, old: str, new: str, expected: str
     ) -> None:
-        from synthdp.spec.load.loader import parse_spec
+        from synthdp.spec import parse_spec
 
         assert old in spec_text
         spec = public_spec(parse_spec(spec_text.replace(old, new), path="s"))

@@ -10,11 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from synthdp.bundle import DEPLOYMENT, schema_problems
-from synthdp.bundle.table_files import CROISSANT, PARQUET_NAME, record_id
-from synthdp.release.run import release
-from synthdp.spec.load.loader import load_spec
-from synthdp.verify.checks import verify_bundle
+from synthdp.bundle import CROISSANT, DEPLOYMENT, PARQUET_NAME, record_id, schema_problems
+from synthdp.release import release
+from synthdp.spec import load_spec
+from synthdp.verify import verify_bundle
 
 pytestmark = pytest.mark.slow
 

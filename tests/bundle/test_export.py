@@ -13,13 +13,11 @@ import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
 
-from synthdp.bundle import load_signer, make_keys
-from synthdp.bundle.write import write_bundle
+from synthdp.bundle import load_signer, make_keys, write_bundle
 from synthdp.cli.main import app
 from synthdp.errors import OutputError, VerifyError
-from synthdp.sample import check_columns_held, warehouse
-from synthdp.sample.warehouse import table_of, write_table
-from synthdp.spec.load.loader import load_spec
+from synthdp.sample import check_columns_held, table_of, warehouse, write_table
+from synthdp.spec import load_spec
 from synthdp.spec.model import Signing
 from tests.fire.postgres import find_or_install, private_server
 

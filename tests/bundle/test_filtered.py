@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from synthdp.bundle.write import write_bundle
+from synthdp.bundle import write_bundle
 from synthdp.privacy.events.kinds import event_from_json
 from synthdp.privacy.plan import bound_of
 from tests.bundle.conftest import edit_json, make_release, problems

@@ -21,20 +21,22 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from synthdp.bundle import table_files
-from synthdp.bundle.content import Bundle
-from synthdp.bundle.descriptions import DATACARD, datacard, front_matter
-from synthdp.bundle.table_files import (
+from synthdp.bundle import (
     CROISSANT,
+    DATACARD,
     PARQUET_NAME,
+    Bundle,
     arrow_schema,
+    datacard,
+    front_matter,
     record_id,
     row_groups,
+    table_files,
     write_parquet,
 )
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.report import MeasuredPair
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import parse_spec
 from tests.builders import lacks_r
 from tests.bundle.conftest import edit_json, problems, written
 

@@ -14,9 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from synthdp.bundle.certificate import Certificate
-from synthdp.bundle.content import written
-from synthdp.bundle.table_files import (
+from synthdp.bundle import (
     CSV_NAME,
     PARQUET_NAME,
     croissant,
@@ -24,12 +22,12 @@ from synthdp.bundle.table_files import (
     record_id,
     write_csv,
     write_parquet,
+    written,
 )
-from synthdp.data import column_kind
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import decode
+from synthdp.bundle.certificate import Certificate
+from synthdp.data import Domain, column_kind, decode
 from synthdp.errors import SpecError
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import parse_spec
 from synthdp.spec.model import Datetime, ReleaseSpec
 from synthdp.verify import chunks, misfits_of
 from tests.builders import skeleton

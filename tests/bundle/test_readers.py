@@ -10,15 +10,15 @@ import pytest
 import yaml
 
 from synthdp import Bundle
-from synthdp.bundle.content import sha256
+from synthdp.bundle import sha256
 from synthdp.cli.main import main
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.errors import SynthdpError, VerifyError
 from synthdp.files import SUMS
 from synthdp.inference.estimands import estimands_json
 from synthdp.model import sums_of
 from synthdp.privacy.noise import Streams
-from synthdp.spec.load.loader import load_spec
+from synthdp.spec import load_spec
 from tests.privacy.conftest import make_table
 
 ASKED = "share(visits > 3)"

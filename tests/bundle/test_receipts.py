@@ -3,8 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from synthdp.bundle.content import REPORT, receipts_of
-from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME
+from synthdp.bundle import CSV_NAME, PARQUET_NAME, REPORT, receipts_of
 from synthdp.privacy.private import _KERNEL_KEY, Receipt, Released
 from synthdp.spec.model import AskedEstimand
 

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from synthdp import Bundle
 from synthdp.bundle import (
+    FILES,
     PAYLOAD_TYPE,
     PREDICATE_TYPE,
     PRIVATE_NAME,
@@ -32,16 +33,14 @@ from synthdp.bundle import (
     make_statement,
     open_envelope,
     pae,
+    sha256,
     sign,
+    write_bundle,
 )
-from synthdp.bundle.content import sha256
-from synthdp.bundle.derived import FILES
-from synthdp.bundle.write import write_bundle
 from synthdp.errors import OutputError, VerifyError
 from synthdp.files import SUMS
 from synthdp.spec.model import Signing
-from synthdp.verify import STATED, index_of
-from synthdp.verify.checks import inspect_bundle, verify_bundle
+from synthdp.verify import STATED, index_of, inspect_bundle, verify_bundle
 
 PKCS8, PLAIN, PEM = (
     serialization.PrivateFormat.PKCS8,
@@ -552,7 +551,7 @@ class TestProgram:
     def test_release_without_a_key_that_is_required_spends_nothing(
         self, spec_text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from synthdp.release.run import release
+        from synthdp.release import release
 
         monkeypatch.delenv("CLINIC_SIGNING_KEY", raising=False)
         text = spec_text.replace(
@@ -568,7 +567,7 @@ class TestProgram:
     ) -> None:
         from types import SimpleNamespace as Names
 
-        from synthdp.release.run import publish
+        from synthdp.release import publish
 
         content = release.content
         job: Any = Names(

@@ -11,15 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.bundle import DEPLOYMENT, render
+from synthdp.bundle import DEPLOYMENT, FILES, render
 from synthdp.bundle.certificate import FORMAT, Certificate
-from synthdp.bundle.derived import FILES
 from synthdp.errors import VerifyError
 from synthdp.files import SUMS
-from synthdp.ledger.entries import entry_hash
+from synthdp.ledger import entry_hash
 from synthdp.privacy import accounting
-from synthdp.verify import Reader, checks
-from synthdp.verify.checks import verify_bundle
+from synthdp.verify import Reader, checks, verify_bundle
 from tests.builders import audit_record
 from tests.bundle.conftest import edit_json, problems, written
 

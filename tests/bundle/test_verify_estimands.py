@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from synthdp.bundle import tables_json
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.inference.estimands import estimands_json, stated_sums
 from synthdp.model import chosen_contrast, contrast_name
 from synthdp.model.planning import plan_for

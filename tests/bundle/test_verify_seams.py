@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from synthdp.bundle.content import sha256
-from synthdp.ledger.entries import Entry, entry_hash
+from synthdp.bundle import sha256
+from synthdp.ledger import Entry, entry_hash
 from synthdp.privacy.plan import MEASURE, PAIRS, SERVES, estimand_purpose, graph_purpose
 from synthdp.spec.model import Gate
 from synthdp.verify import Reader, check_marginals

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synthdp.data import MAX_LEVELS, Basis, rank_scale
-from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data import MAX_LEVELS, Basis, ColumnDomain, Domain, rank_scale
 from synthdp.errors import SynthdpError
 
 

@@ -7,8 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from synthdp.data import builtin
-from synthdp.data.builtin import frame
+from synthdp.data import builtin, frame
 
 answers = builtin.ANSWERS
 

@@ -5,8 +5,7 @@ ranges.
 import numpy as np
 import pytest
 
-from synthdp.data import builtin
-from synthdp.data.builtin import frame
+from synthdp.data import builtin, frame
 
 LEAK, LINK = builtin.PAIN.leak, builtin.PAIN.link
 causes, labels, draw = builtin.PAIN.causes, builtin.PAIN.labels, builtin.PAIN.frame

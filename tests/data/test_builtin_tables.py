@@ -8,10 +8,9 @@ from typing import get_args
 import pandas as pd
 import pytest
 
-from synthdp.data import builtin
-from synthdp.data.builtin import DRAFTS
-from synthdp.graph.causal import CausalGraph
-from synthdp.spec.load.loader import load_spec
+from synthdp.data import DRAFTS, builtin
+from synthdp.graph import CausalGraph
+from synthdp.spec import load_spec
 from synthdp.spec.model import BuiltinSource
 
 SPECS = Path(__file__).parents[2] / "specs"

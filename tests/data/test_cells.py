@@ -13,10 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from synthdp.data import cells
-from synthdp.data.cells import FORMS, NUMBERS, SIZES, form_of, key_of, pointed, size_of, whole_of
-from synthdp.data.column_domain import number_of, seconds_of
-from synthdp.data.encoding import places_by
+from synthdp.data import (
+    FORMS,
+    NUMBERS,
+    SIZES,
+    cells,
+    form_of,
+    key_of,
+    number_of,
+    places_by,
+    pointed,
+    seconds_of,
+    size_of,
+    whole_of,
+)
 from synthdp.privacy.readers.files import with_point
 from synthdp.spec.model import Categorical
 

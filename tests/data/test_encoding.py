@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.data.encoding import decode_column, encode, encode_column
+from synthdp.data import ColumnDomain, Domain, decode_column, encode, encode_column
 from synthdp.data.kinds.ranges import _reached
 from synthdp.spec.model import Boolean, Categorical, Column, Datetime, Integer, Number, Ordinal
 

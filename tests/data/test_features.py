@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from synthdp.data.domain import Domain, level_features
+from synthdp.data import Domain, level_features
 from synthdp.spec.model import Boolean, Categorical, Integer, Ordinal
 
 COLUMNS = {

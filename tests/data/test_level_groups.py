@@ -5,9 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import encode_column
-from synthdp.data.level_groups import LevelGroups
+from synthdp.data import Domain, LevelGroups, encode_column
 from synthdp.spec.model import Boolean, Column, Integer, Number
 
 COLUMNS: dict[str, Column] = {

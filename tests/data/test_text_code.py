@@ -13,14 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from synthdp.bundle.table_files import row_groups
-from synthdp.data import COLUMN_KINDS, column_kind
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import decode_column, encode_column
+from synthdp.bundle import row_groups
+from synthdp.data import COLUMN_KINDS, Domain, column_kind, decode_column, encode_column
 from synthdp.errors import DataError
 from synthdp.sample import settings_of
+from synthdp.spec import TextCode
 from synthdp.spec.model import COLUMN_TYPES, Column, ParquetSource, SqlSource
-from synthdp.spec.model.columns import TextCode
 from tests.audit.reading_pairs import pair_domain, replay_values
 from tests.privacy.conftest import Read, reader_in
 

@@ -11,9 +11,15 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from synthdp.data.column_domain import id_text, number_of, seconds_of
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import encode_column, read_values, unit_numbers
+from synthdp.data import (
+    Domain,
+    encode_column,
+    id_text,
+    number_of,
+    read_values,
+    seconds_of,
+    unit_numbers,
+)
 from synthdp.errors import DataError
 from tests.audit.reading_pairs import OBJECTS, TEXTS, WAYS, pair_domain
 

@@ -9,7 +9,7 @@ import pandas as pd
 import yaml
 
 from synthdp.errors import SpecError
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import parse_spec
 from tests.differential.harness import Case
 from tests.differential.tables import (
     COLUMNS,

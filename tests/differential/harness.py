@@ -38,7 +38,7 @@ import synthdp.release.run
 from synthdp import Spec
 from synthdp.audit import Fingerprint, fingerprint
 from synthdp.cli.main import main
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.privacy import Arrays, plan, session
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.progress import Advance

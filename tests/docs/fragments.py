@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from docs.site.reference import flow
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import parse_spec
 from synthdp.spec.load.yaml_tree import read
 from synthdp.spec.model import ReleaseSpec
 

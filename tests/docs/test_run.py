@@ -320,7 +320,7 @@ class CtrlC:
 def interrupted_release() -> None:
     """What `synthdp resume` needs: a run that was begun and not finished."""
     from synthdp.progress import shown_on
-    from synthdp.release.run import release
+    from synthdp.release import release
 
     shutil.rmtree("releases/mytable")
     with pytest.raises(KeyboardInterrupt), shown_on(CtrlC()):

@@ -8,10 +8,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import encode
-from synthdp.evaluate import by_group, coverage, evaluate, group_columns, two_sample
-from synthdp.evaluate.learners import random_targets, summarize
+from synthdp.data import Domain, encode
+from synthdp.evaluate import (
+    by_group,
+    coverage,
+    evaluate,
+    group_columns,
+    random_targets,
+    summarize,
+    two_sample,
+)
 from synthdp.evaluate.utility import UtilityReport, UtilityRow
 from synthdp.spec.model import Boolean, Categorical, Column, Evaluation, Integer, Number, Ordinal
 

@@ -7,8 +7,7 @@ import numpy.typing as npt
 import pandas as pd
 import pytest
 
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import encode
+from synthdp.data import Domain, encode
 from synthdp.evaluate import (
     Dependence,
     average_effect,
@@ -17,7 +16,7 @@ from synthdp.evaluate import (
     compare_independences,
     conditional_dependence,
 )
-from synthdp.graph.causal import CausalGraph, adjustment
+from synthdp.graph import CausalGraph, adjustment
 from synthdp.spec.model import Categorical, Column, Effect, Graph, Integer
 
 EFFECT = 1.5

@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.data.encoding import Codes
+from synthdp.data import Codes, ColumnDomain, Domain
 from synthdp.evaluate.dp_scores import (
     ChargedScore,
     accuracy,
@@ -25,7 +24,7 @@ from synthdp.privacy.mechanisms.marginals import NoisyMarginals, NoisyTable
 from synthdp.privacy.mechanisms.scores import ScoreBudget
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import parse_spec
 
 SPEC = """
 synthdp: 1

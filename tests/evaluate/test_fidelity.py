@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data import ColumnDomain, Domain
 from synthdp.evaluate import fidelity as counting
 from synthdp.evaluate.fidelity import (
     FidelitySettings,

@@ -12,12 +12,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import decode
+from synthdp.data import Domain, decode
 from synthdp.evaluate import LIMITS, Limits, Suggestion, SuggestionReport, suggest
 from synthdp.model import Constraints
 from synthdp.privacy.source import fit_table
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import parse_spec
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import skeleton
 

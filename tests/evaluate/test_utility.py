@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthdp.data.domain import Domain
-from synthdp.evaluate import EvaluationReport, evaluate
-from synthdp.evaluate.learners import CLASSIFIERS, REGRESSORS
+from synthdp.data import Domain
+from synthdp.evaluate import CLASSIFIERS, REGRESSORS, EvaluationReport, evaluate
 from synthdp.evaluate.utility import (
     UtilityReport,
     build_features,
@@ -18,7 +17,7 @@ from synthdp.evaluate.utility import (
     target_levels,
     utility,
 )
-from synthdp.graph.causal import CausalGraph
+from synthdp.graph import CausalGraph
 from synthdp.spec.model import (
     CONFIDENTIAL_METRICS,
     Boolean,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from synthdp.data.visits import PERSONS, VisitFrame
+from synthdp.data import PERSONS, VisitFrame
 from synthdp.evaluate import Compared, noise_of, pooled_rows, visit_scores
 from tests.release.linked.conftest import SPEC
 
@@ -14,7 +14,7 @@ ROWS, CELLS = 2000, 12
 def frame() -> VisitFrame:
     import yaml
 
-    from synthdp.spec.load.loader import linked_in
+    from synthdp.spec import linked_in
 
     spec = linked_in(yaml.safe_dump(SPEC), path="ward.yaml")
     assert spec is not None

@@ -22,7 +22,7 @@ import yaml
 from synthdp.privacy import session
 from synthdp.privacy.engines import on_dask
 from synthdp.privacy.engines.engine import EngineTable
-from synthdp.release.run_folder import RunFolder
+from synthdp.release import RunFolder
 from tests.privacy.engines.tables import Here
 
 ROWS, FILES = 2400, 3

@@ -30,10 +30,7 @@ import sqlalchemy as sa
 
 from synthdp.errors import BudgetError
 from synthdp.files import write_whole
-from synthdp.ledger import database
-from synthdp.ledger.entries import INTERNAL, Bound
-from synthdp.ledger.filter import FOR_LOST, gaussian_delta
-from synthdp.ledger.ledger import Lease, Ledger
+from synthdp.ledger import FOR_LOST, INTERNAL, Bound, Lease, Ledger, database, gaussian_delta
 from synthdp.verify import check_nearby
 
 CAP = (3.0, 1e-4)

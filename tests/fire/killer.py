@@ -34,7 +34,7 @@ import sqlalchemy as sa
 import yaml
 
 from synthdp.bundle import write as bundle_write
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.ledger import database as ledger_database
 from synthdp.ledger import ledger
 from synthdp.model.planning import plan_for
@@ -44,8 +44,8 @@ from synthdp.privacy.mechanisms import marginals
 from synthdp.release import afterwards
 from synthdp.release import run as publishing
 from synthdp.release import run as release_module
-from synthdp.spec.load.loader import parse_spec
-from synthdp.verify.checks import verify_bundle
+from synthdp.spec import parse_spec
+from synthdp.verify import verify_bundle
 
 SPEC: dict[str, Any] = {
     "synthdp": 1,
@@ -269,7 +269,7 @@ def charge_after_the_look() -> None:
 @breakage
 def settled_before_the_reserve_is_durable() -> None:
     """One transaction from the reservation to the settlement."""
-    from synthdp.ledger.ledger import Ledger
+    from synthdp.ledger import Ledger
 
     open_transactions: list[Any] = []
     true_settle = Ledger.settle
@@ -302,7 +302,7 @@ def settled_before_the_reserve_is_durable() -> None:
 @breakage
 def resume_pays_again() -> None:
     """A resumed run takes another reservation, under another name."""
-    from synthdp.ledger.ledger import Ledger
+    from synthdp.ledger import Ledger
 
     true = Ledger.reserve
 
@@ -317,7 +317,7 @@ def resume_pays_again() -> None:
 @breakage
 def folder_removed_in_place() -> None:
     """The journal goes before the state that invites to resume."""
-    from synthdp.release.run_folder import RunFolder
+    from synthdp.release import RunFolder
 
     def remove(self: Any) -> None:
         for path in sorted(p for p in self.journal.iterdir() if p.is_file()):

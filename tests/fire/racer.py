@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from synthdp.errors import BudgetError
+from synthdp.ledger import Ledger
 from synthdp.ledger import database as ledger_database
-from synthdp.ledger.ledger import Ledger
 
 PATIENCE = 100  # seconds, after which a racer counts as deadlocked
 WON, REFUSED = 0, 3

@@ -15,8 +15,7 @@ from test_conformance import TABLE, execute
 from synthdp.cli.budget import budget_facts, budget_svg, budget_text
 from synthdp.cli.main import main
 from synthdp.errors import VerifyError
-from synthdp.ledger.connect import open_book
-from synthdp.ledger.ledger import Ledger
+from synthdp.ledger import Ledger, open_book
 from synthdp.verify import check_published
 
 pytestmark = pytest.mark.check

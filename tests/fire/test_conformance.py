@@ -8,9 +8,8 @@ import pytest
 import sqlalchemy as sa
 
 from synthdp.errors import BudgetError, VerifyError
+from synthdp.ledger import Ledger, missing
 from synthdp.ledger import database as ledger_database
-from synthdp.ledger.entries import missing
-from synthdp.ledger.ledger import Ledger
 
 pytestmark = pytest.mark.check
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from synthdp.ledger.entries import INTERNAL
-from synthdp.ledger.ledger import Ledger
+from synthdp.ledger import INTERNAL, Ledger
 from tests.fire.test_kill import (
     SIGKILL,
     Killer,

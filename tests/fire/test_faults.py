@@ -20,13 +20,12 @@ from killer import SPEC, prepare
 from postgres import Server, private_server
 
 from synthdp.errors import BudgetError, OutputError, SynthdpError
+from synthdp.ledger import INTERNAL, Ledger
 from synthdp.ledger import database as ledger_database
-from synthdp.ledger.entries import INTERNAL
-from synthdp.ledger.ledger import Ledger
 from synthdp.privacy import plan
 from synthdp.progress import Advance, shown_on
-from synthdp.release.run import release, resume
-from synthdp.verify.checks import verify_bundle
+from synthdp.release import release, resume
+from synthdp.verify import verify_bundle
 
 pytestmark = pytest.mark.check
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from synthdp.ledger.entries import INTERNAL
-from synthdp.ledger.ledger import Ledger
+from synthdp.ledger import INTERNAL, Ledger
 
 pytestmark = pytest.mark.check
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from synthdp.ledger.ledger import Ledger
+from synthdp.ledger import Ledger
 
 pytestmark = pytest.mark.check
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.bif import BayesianNetwork, read_bif
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.graph.discovery.measured_pc import Measure
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 

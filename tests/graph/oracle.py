@@ -8,18 +8,20 @@ searches on data are held against, and the check that skeleton and orientation a
 
 from collections.abc import Sequence
 
-from synthdp.graph import chi_square as independence
-from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.chi_square import Answer, Floats, Query
-from synthdp.graph.discovery.skeleton import CiTest, pc_skeleton
-from synthdp.graph.knowledge import (
+from synthdp.graph import (
+    CausalGraph,
+    CiTest,
+    GraphEdge,
     Knowledge,
     Pdag,
     meek,
     orient_colliders,
     orient_known,
+    pc_skeleton,
     unshielded,
 )
+from synthdp.graph import chi_square as independence
+from synthdp.graph.chi_square import Answer, Floats, Query
 
 
 def chi_square(tables: Floats, sigma: Floats, *, level: float, margin: float) -> list[Answer]:

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from synthdp.errors import SynthdpError
-from synthdp.graph.causal import CausalGraph, GraphEdge, arc_f1, difference
-from synthdp.graph.knowledge import Knowledge
+from synthdp.graph import CausalGraph, GraphEdge, Knowledge, arc_f1, difference
 from synthdp.spec.model import Graph
 
 

@@ -15,8 +15,16 @@ from hypothesis import given, settings
 
 from benchmarks.bif import BayesianNetwork
 from synthdp.errors import SpecError, SynthdpError
-from synthdp.graph import READERS, WRITERS, GraphFileError, quoted, read_graph
-from synthdp.graph.causal import PROVENANCES, CausalGraph, GraphEdge
+from synthdp.graph import (
+    PROVENANCES,
+    READERS,
+    WRITERS,
+    CausalGraph,
+    GraphEdge,
+    GraphFileError,
+    quoted,
+    read_graph,
+)
 from synthdp.spec.model import Graph
 
 HOSTILE = (

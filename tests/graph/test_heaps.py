@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import decode
+from synthdp.data import Domain, decode
 from synthdp.graph.level_groups import with_heaps
 from synthdp.graph.margins import margin_probabilities
 from synthdp.privacy import NoisyTexts

@@ -9,16 +9,13 @@ import pytest
 
 from benchmarks.bif import BayesianNetwork, parse_bif
 from synthdp.errors import OutputError, SynthdpError
-from synthdp.graph import PagLink
-from synthdp.graph.causal import CausalGraph, GraphEdge, adjustment
+from synthdp.graph import CausalGraph, GraphEdge, Knowledge, PagLink, Pair, Skeleton, adjustment
 from synthdp.graph.chi_square import Answer
 from synthdp.graph.discovery.measured_pc import JOINT_SHARES, ROUND_SHARES, MeasurePlan, measured_pc
 from synthdp.graph.discovery.orient import with_marks
-from synthdp.graph.discovery.skeleton import Skeleton
-from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.sample import check_interventions
+from synthdp.spec import Boolean
 from synthdp.spec.model import Effect
-from synthdp.spec.model.columns import Boolean
 
 LINKED = Answer("dependent", 1e-9, 90.0, 0.3, 0.4, 0.02)
 APART = Answer("independent", 0.6, 0.1, 0.0, 0.05, 0.02)

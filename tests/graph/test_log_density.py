@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from synthdp.data.column_domain import ColumnDomain
-from synthdp.data.domain import Domain
+from synthdp.data import ColumnDomain, Domain
 from synthdp.data.kinds.ranges import level_of
 from synthdp.graph.margins import Floats, density_models, margin_probabilities, project_to_simplex
+from synthdp.spec import with_fine_bins
 from synthdp.spec.model import Integer
-from synthdp.spec.model.rules import with_fine_bins
 
 BINS, SIGMA = 60, 0.02
 """Noise of 2% of all rows on each bin: that of 1,600 rows and 29 columns at epsilon 1."""

@@ -9,9 +9,9 @@ import pytest
 
 from benchmarks.bif import BayesianNetwork
 from benchmarks.random_networks import random_network
-from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data import ColumnDomain, Domain
 from synthdp.errors import SynthdpError
-from synthdp.graph.causal import CausalGraph, arc_f1
+from synthdp.graph import CausalGraph, Knowledge, arc_f1
 from synthdp.graph.chi_square import Answer
 from synthdp.graph.discovery import measured_pc as algorithms
 from synthdp.graph.discovery.measured_pc import (
@@ -23,7 +23,6 @@ from synthdp.graph.discovery.measured_pc import (
     measured_pc,
     separates,
 )
-from synthdp.graph.knowledge import Knowledge
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 SHARES = {**JOINT_SHARES, **ROUND_SHARES}

@@ -6,8 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from synthdp.data.column_domain import ColumnDomain
-from synthdp.data.domain import Domain
+from synthdp.data import ColumnDomain, Domain
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.margins import one_way_probabilities
 from synthdp.graph.missing_patterns import (

@@ -15,13 +15,22 @@ import pytest
 from hypothesis import given, settings
 
 from benchmarks.bif import BayesianNetwork
-from synthdp.data.domain import Domain
-from synthdp.graph import Links
+from synthdp.data import Domain
+from synthdp.graph import (
+    CausalGraph,
+    GraphEdge,
+    Knowledge,
+    Links,
+    Pdag,
+    colliders,
+    cpdag_of,
+    difference,
+    extend,
+    find_graph,
+    meek,
+)
 from synthdp.graph import graph_of as ranked_graph
-from synthdp.graph.causal import CausalGraph, GraphEdge, difference
 from synthdp.graph.discovery import Releaser
-from synthdp.graph.knowledge import Knowledge, Pdag, colliders, cpdag_of, extend, meek
-from synthdp.graph.stage import find_graph
 from synthdp.spec.model import Categorical, Graph
 from tests.graph.oracle import oracle_pc
 

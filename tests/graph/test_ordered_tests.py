@@ -10,14 +10,10 @@ import pytest
 from scipy.stats import binom, spearmanr
 
 from benchmarks.random_tables import RandomTable, random_table
-from synthdp.data.column_domain import ColumnDomain
-from synthdp.data.domain import Domain
-from synthdp.data.level_groups import LevelGroups
-from synthdp.graph import NoisyTables
-from synthdp.graph.causal import CausalGraph
+from synthdp.data import ColumnDomain, Domain, LevelGroups
+from synthdp.graph import MIXED_SHARES, ORDERED_SHARES, CausalGraph, NoisyTables
 from synthdp.graph.chi_square import Answer
 from synthdp.graph.discovery import algorithm_named
-from synthdp.graph.discovery.measuring import MIXED_SHARES, ORDERED_SHARES
 from synthdp.graph.level_groups import GroupSettings, how_many
 from synthdp.graph.trend import SETTINGS, OrderedTests, Scores, has_order, together
 from synthdp.privacy.calibration import make_search_plan

@@ -5,8 +5,16 @@ its work.
 import numpy as np
 import pytest
 
-from synthdp.graph.causal import CausalGraph, GraphEdge, difference
-from synthdp.graph.knowledge import Knowledge, Pdag, colliders, meek, orient_colliders
+from synthdp.graph import (
+    CausalGraph,
+    GraphEdge,
+    Knowledge,
+    Pdag,
+    colliders,
+    difference,
+    meek,
+    orient_colliders,
+)
 from tests.graph.oracle import oracle_pc
 
 

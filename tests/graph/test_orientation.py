@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.orientation import released
-from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.data.encoding import encode
+from synthdp.data import ColumnDomain, Domain, encode
 from synthdp.errors import SynthdpError
 from synthdp.graph import (
     ORIENT,

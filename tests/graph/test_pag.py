@@ -8,11 +8,10 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from synthdp.graph import Pag, unsettled
+from synthdp.graph import Pag, Pair, unsettled
 from synthdp.graph.chi_square import Query, Verdict
 from synthdp.graph.discovery import orient as unseen_causes
 from synthdp.graph.discovery.orient import Ask, Separators, orient
-from synthdp.graph.knowledge import Pair
 
 GRAPHS = 240
 

@@ -11,8 +11,7 @@ import pytest
 
 from benchmarks.bif import BayesianNetwork
 from synthdp.errors import SynthdpError
-from synthdp.graph import PagLink
-from synthdp.graph.causal import PROVENANCES, CausalGraph, GraphEdge
+from synthdp.graph import PROVENANCES, CausalGraph, GraphEdge, PagLink
 from synthdp.graph.picture import NOTES, SETTINGS, SHAPES, STYLES, arrows
 
 SVG = "{http://www.w3.org/2000/svg}"

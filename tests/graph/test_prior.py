@@ -8,11 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from synthdp.data.domain import Domain
-from synthdp.data.level_groups import LevelGroups
+from synthdp.data import Domain, LevelGroups
+from synthdp.graph import PublicRows, shrunk_to
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.predict import pair_tables, prior_used
-from synthdp.graph.prior import PublicRows, shrunk_to
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.model import Categorical, Integer
 

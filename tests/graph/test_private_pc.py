@@ -13,17 +13,15 @@ from benchmarks.bif import BayesianNetwork
 from benchmarks.exact_pc import exact_pc
 from benchmarks.priv_pc_published import priv_pc_published
 from benchmarks.private_pc import run
-from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data import ColumnDomain, Domain
 from synthdp.errors import SynthdpError
-from synthdp.graph import Links, Questions, deletions, graph_of, pc_search
-from synthdp.graph.causal import arc_f1
+from synthdp.graph import Knowledge, Links, Questions, arc_f1, deletions, graph_of, pc_search
 from synthdp.graph.discovery import algorithm_named
-from synthdp.graph.knowledge import Knowledge
 from synthdp.privacy import HowMany, SparseVectorReply, result_of
 from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
-from synthdp.spec.checks.checks import cross_problems
+from synthdp.spec import cross_problems
 from synthdp.spec.model import Graph, ReleaseSpec
 from tests.builders import skeleton
 

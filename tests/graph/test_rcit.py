@@ -11,8 +11,7 @@ import pytest
 
 from benchmarks.numeric import fork as fork_of_five
 from benchmarks.numeric import plan_of_test, released_moments
-from synthdp.data import Basis
-from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data import Basis, ColumnDomain, Domain
 from synthdp.graph import MomentTests, residuals
 from synthdp.graph.chi_square import Answer
 from synthdp.privacy.mechanisms.moments import MomentMatrix, NoisyMoments

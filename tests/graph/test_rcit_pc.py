@@ -11,13 +11,20 @@ import pytest
 
 from benchmarks.numeric import SIMULATED
 from benchmarks.numeric import fork as fork_of_five
-from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.data.encoding import encode
+from synthdp.data import ColumnDomain, Domain, encode
 from synthdp.errors import SynthdpError
-from synthdp.graph import RCIT_PC, Orientation, ValidationReport, planned_moments, turn
-from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.knowledge import Knowledge
-from synthdp.graph.stage import find_graph, rounds
+from synthdp.graph import (
+    RCIT_PC,
+    CausalGraph,
+    GraphEdge,
+    Knowledge,
+    Orientation,
+    ValidationReport,
+    find_graph,
+    planned_moments,
+    rounds,
+    turn,
+)
 from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.mechanisms.moments import MomentMatrix
 from synthdp.privacy.private import Released

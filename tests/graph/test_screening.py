@@ -7,22 +7,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.data.level_groups import LevelGroups
+from synthdp.data import ColumnDomain, Domain, LevelGroups
 from synthdp.errors import SynthdpError
-from synthdp.graph.causal import CausalGraph, GraphEdge, as_ranges, from_ranges
-from synthdp.graph.discovery import algorithm_named, measuring
-from synthdp.graph.discovery.measured_pc import MeasurePlan
-from synthdp.graph.discovery.measuring import (
+from synthdp.graph import (
     MEASURED_PC,
     SCREEN,
     SHARES,
+    CausalGraph,
+    GraphEdge,
+    Knowledge,
+    as_ranges,
+    from_ranges,
+    rounds,
     scores_by_chance,
     screened,
 )
-from synthdp.graph.knowledge import Knowledge
+from synthdp.graph.discovery import algorithm_named, measuring
+from synthdp.graph.discovery.measured_pc import MeasurePlan
 from synthdp.graph.level_groups import LevelLaw
-from synthdp.graph.stage import rounds
 from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.mechanisms.pair_screen import PairScreen, association_scores
 from synthdp.privacy.session import Rehearsal

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from benchmarks.bif import BayesianNetwork
-from synthdp.graph import NoisyTables
+from synthdp.graph import Knowledge, NoisyTables, Pdag
 from synthdp.graph.discovery.orient import SETTINGS, Gram, second_opinion
-from synthdp.graph.knowledge import Knowledge, Pdag
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 NAMES, ROWS = ("a", "b", "c", "d"), 100_000

@@ -7,11 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.errors import OutputError
-from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.knowledge import Knowledge
-from synthdp.graph.stage import with_predictive_arrows
+from synthdp.graph import CausalGraph, GraphEdge, Knowledge, with_predictive_arrows
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.sample import check_interventions, intervention_warning
 from synthdp.spec.model import Categorical, Graph

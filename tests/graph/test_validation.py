@@ -12,17 +12,19 @@ import pytest
 from benchmarks.bif import BayesianNetwork
 from synthdp.errors import GateError
 from synthdp.graph import (
+    CausalGraph,
+    GraphEdge,
     ValidationReport,
     doubtful,
     implications,
     judged,
     rejudge,
     required_tables,
+    rounds,
     validate,
+    validated,
 )
-from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.chi_square import Answer, Query
-from synthdp.graph.stage import rounds, validated
 from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.session import Rehearsal

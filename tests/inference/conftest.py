@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 from synthdp.bundle import tables_json
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import decode
-from synthdp.graph.causal import CausalGraph
+from synthdp.data import Domain, decode
+from synthdp.graph import CausalGraph
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import parse_spec
 from synthdp.spec.model import ReleaseSpec
 
 COLUMNS: dict[str, dict[str, Any]] = {

@@ -9,11 +9,11 @@ import numpy as np
 from scipy.special import expit
 from scipy.stats import t
 
-from synthdp.data.domain import Domain
-from synthdp.inference.copies import pooled
+from synthdp.data import Domain
+from synthdp.inference import pooled
 from synthdp.inference.least_squares import Blocks, LeastSquares, Posterior, joined, measured
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import parse_spec
 from synthdp.spec.model import ReleaseSpec
 from tests.inference.conftest import stated
 

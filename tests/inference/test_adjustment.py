@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from synthdp.errors import OutputError
-from synthdp.graph.causal import CausalGraph, GraphEdge, Provenance
-from synthdp.graph.knowledge import Knowledge
-from synthdp.inference.adjustment import SETTINGS, Adjustment, Reading, choose, readings
+from synthdp.graph import CausalGraph, GraphEdge, Knowledge, Provenance
+from synthdp.inference import SETTINGS, Adjustment, Reading, choose, readings
 
 NODES = ("t", "y", "a", "b", "c")
 SIZES = dict.fromkeys("abc", 2)

@@ -13,11 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synthdp import Bundle
-from synthdp.data.domain import Domain
-from synthdp.data.level_groups import LevelGroups
+from synthdp.data import Domain, LevelGroups
 from synthdp.errors import OutputError, QueryError, VerifyError
-from synthdp.inference.answer import Answer, answer_tables
-from synthdp.inference.words import next_time
+from synthdp.inference import Answer, answer_tables, next_time
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec import parse_query
 from synthdp.spec.model import ReleaseSpec

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.data.kinds.ranges import level_of
 from synthdp.errors import OutputError
-from synthdp.inference.figures import level_points, roles, value_bounds
+from synthdp.inference import level_points, roles, value_bounds
 from synthdp.spec import parse_query
 from synthdp.spec.model import Integer, Number
 

@@ -8,13 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from synthdp.data.domain import Domain
-from synthdp.inference import change
-from synthdp.inference.answer import Answer, answer_tables, labelled
-from synthdp.inference.change import change_of, difference
-from synthdp.inference.figures import Figure
+from synthdp.data import Domain
+from synthdp.inference import Answer, Figure, answer_tables, change, change_of, difference, labelled
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.spec.expressions.query import parse_query
+from synthdp.spec import parse_query
 from tests.builders import build_spec
 
 SPEC = build_spec(

@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.inference import contrasts
-from synthdp.inference.contrasts import MeasuredContrast, contrast_figure
+from synthdp.inference import MeasuredContrast, Rows, Z, contrast_figure, contrasts
 from synthdp.inference.estimands import effect_figure
-from synthdp.inference.figures import Rows, Z
 from synthdp.model import ContrastDesign, contrast_of_sums
 from synthdp.privacy import Contrast
 from synthdp.privacy.mechanisms.sums import SQUARE, Bounded, NoisyContrast, NoisySums

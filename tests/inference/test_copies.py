@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from synthdp import Bundle
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.errors import OutputError, VerifyError
-from synthdp.inference.copies import Copies, copies_of, statement
+from synthdp.inference import Copies, copies_of, statement
 from synthdp.inference.least_squares import (
     InferenceSettings,
     LeastSquares,
@@ -86,7 +86,7 @@ def test_pairs_are_too_rare_or_have_no_table(domain: Domain) -> None:
 
 
 def test_columns_that_may_be_missing_are_regressed_on_alone(domain: Domain) -> None:
-    from synthdp.spec.load.loader import parse_spec
+    from synthdp.spec import parse_spec
     from tests.inference.conftest import stated
 
     content = stated() | {"evaluation": {"holdout": 0.2, "targets": ["sex"]}}

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.data.domain import Domain
-from synthdp.inference.copies import drawn_levels
+from synthdp.data import Domain
+from synthdp.inference import drawn_levels
 from synthdp.inference.least_squares import (
     Blocks,
     LeastSquares,

@@ -6,7 +6,7 @@ from scipy.stats import t
 
 from benchmarks.inference import HOLDOUT, Setting
 from benchmarks.inference_models import MODELS, levels, spec_of
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.graph.level_groups import groups_of
 from synthdp.inference.least_squares import LeastSquares, Posterior, measured
 from tests.chance import seeded

@@ -20,7 +20,7 @@ from scipy.stats import t
 from synthdp.api.bundle import CopiedTables
 from synthdp.bundle import template_text
 from synthdp.errors import OutputError
-from synthdp.inference.copies import pooled
+from synthdp.inference import pooled
 from tests.builders import lacks_r
 from tests.inference.copied import SHAPE, law, released
 

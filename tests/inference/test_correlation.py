@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.data.domain import Domain
-from synthdp.inference.answer import answer_tables
-from synthdp.inference.figures import Figure
+from synthdp.data import Domain
+from synthdp.inference import Figure, answer_tables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec import parse_query
 from synthdp.spec.model import ReleaseSpec

@@ -10,14 +10,12 @@ import numpy as np
 import pytest
 
 from synthdp import Bundle
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.errors import OutputError, VerifyError
-from synthdp.graph import PagLink
-from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.knowledge import Knowledge
+from synthdp.graph import CausalGraph, GraphEdge, Knowledge, PagLink
+from synthdp.inference import EffectQuery
 from synthdp.inference.effect import _with_unseen
-from synthdp.inference.effect_query import EffectQuery
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import parse_spec
 from tests.inference.conftest import counted, drawn_levels, heavy, with_graph, write_bundle_of
 
 DRAWN = {"mode": "given", "edges": ["sex -> smoker, visits", "smoker -> visits"]}

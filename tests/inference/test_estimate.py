@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.inference.least_squares import LeastSquares, measured
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.model import Categorical, Integer

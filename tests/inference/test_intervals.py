@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synthdp.inference.figures import (
+from synthdp.inference import (
     Cuts,
     Quadratic,
     Rows,

@@ -10,16 +10,14 @@ import pandas as pd
 import pytest
 import yaml
 
-from synthdp.data.domain import Domain
-from synthdp.inference.answer import Answer, answer_tables, narrower
-from synthdp.inference.figures import Figure, Z
+from synthdp.data import Domain
+from synthdp.inference import Answer, Figure, Z, answer_tables, narrower
 from synthdp.model.planning import plan_for
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.sums import NoisyProducts
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.table import count_tables
-from synthdp.spec import parse_query
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import parse_query, parse_spec
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import skeleton
 from tests.privacy.conftest import encoded_table

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.errors import QueryError
+from synthdp.inference import Figure, Rows
 from synthdp.inference.estimands import quantile_figures
-from synthdp.inference.figures import Figure, Rows
 from synthdp.spec import parse_query
 from synthdp.spec.model import Column, Integer, Number
 

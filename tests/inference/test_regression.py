@@ -7,12 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import encode
-from synthdp.inference import estimands
-from synthdp.inference.figures import Rows, Z
+from synthdp.data import Domain, encode
+from synthdp.inference import Rows, Z, estimands, reach, regression_figures, shares_of
 from synthdp.inference.least_squares import SETTINGS
-from synthdp.inference.regression import reach, regression_figures, shares_of
 from synthdp.model import Design, design_of
 from synthdp.privacy.accounting import epsilon
 from synthdp.privacy.mechanisms.sums import Arm, NoisyProducts

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from synthdp.data.domain import Domain
-from synthdp.inference.answer import answer_bundle, ask_the_same
+from synthdp.data import Domain
+from synthdp.inference import answer_bundle, ask_the_same
 from synthdp.spec import parse_query
 from synthdp.spec.model import ReleaseSpec
 

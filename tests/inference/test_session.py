@@ -14,8 +14,8 @@ import pytest
 
 from synthdp import Bundle
 from synthdp.errors import OutputError
+from synthdp.inference import Questions
 from synthdp.inference import answer as of_answers
-from synthdp.inference.answer import Questions
 
 
 def _lines(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:

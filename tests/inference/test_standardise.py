@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.data.domain import Domain
-from synthdp.inference import effect_query
-from synthdp.inference.effect_query import Contrast, Strata, contrast
-from synthdp.inference.figures import Rows
+from synthdp.data import Domain
+from synthdp.inference import Contrast, Rows, Strata, contrast, effect_query
 from synthdp.inference.least_squares import LeastSquares, measured
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.model import Boolean, Categorical, Integer

@@ -12,11 +12,9 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
-from synthdp.data.visits import OUTER, PERSONS, STEPS, CodedVisits, VisitFrame, views_of
+from synthdp.data import OUTER, PERSONS, STEPS, CodedVisits, VisitFrame, views_of
 from synthdp.errors import OutputError
-from synthdp.inference.copies import Copies, pooled
-from synthdp.inference.visit_copies import copies_of_visits
-from synthdp.inference.visits import VisitQuestions
+from synthdp.inference import Copies, VisitQuestions, copies_of_visits, pooled
 from tests.inference.conftest import counted
 from tests.inference.test_visits import asked_of
 from tests.visits import linked_spec

@@ -7,13 +7,11 @@ import pytest
 
 from benchmarks import visit_effects as simulated
 from benchmarks.clinic import clinic
-from synthdp.data.domain import Domain
-from synthdp.data.visits import VisitFrame
-from synthdp.inference.effect_query import Strata, contrast
-from synthdp.inference.figures import Rows
+from synthdp.data import Domain, VisitFrame
+from synthdp.inference import Rows, Strata, contrast
 from synthdp.inference.least_squares import LeastSquares, Margin, Measured
 from synthdp.inference.visit_effects import VisitStrata, overlap
-from synthdp.model.visits.planning import plan_linked
+from synthdp.model import plan_linked
 from synthdp.spec.model import Categorical
 
 STRATA = 5

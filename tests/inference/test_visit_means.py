@@ -12,18 +12,16 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from synthdp.data.visits import OUTER, PERSONS, SETTINGS, STEPS, CodedVisits, VisitFrame, views_of
+from synthdp.data import OUTER, PERSONS, SETTINGS, STEPS, CodedVisits, VisitFrame, views_of
 from synthdp.errors import OutputError
-from synthdp.inference.figures import Figure, Z
-from synthdp.inference.moments import visits_mean
-from synthdp.model.visits.planning import END_NUMBERS, person_sums, plan_linked
-from synthdp.model.visits.questions import rows_by_name
+from synthdp.inference import Figure, Z, visits_mean
+from synthdp.model import END_NUMBERS, person_sums, plan_linked, rows_by_name
 from synthdp.privacy.linked import LinkedTable, in_views
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.sums import NUMBER, NoisyProducts
 from synthdp.privacy.plan import MOMENTS, ReleasePlan
 from synthdp.privacy.session import Rehearsal
-from synthdp.spec.expressions.query import parse_query
+from synthdp.spec import parse_query
 from synthdp.spec.model import LinkedSpec
 from tests.inference.conftest import counted
 from tests.inference.test_visits import asked_of

@@ -7,14 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.data.domain import Domain
-from synthdp.data.visits import VisitFrame
+from synthdp.data import Domain, VisitFrame
 from synthdp.errors import BudgetError, OutputError, QueryError
-from synthdp.inference.figures import Rows
+from synthdp.inference import Rows
 from synthdp.inference.least_squares import LeastSquares, Margin, Measured
 from synthdp.inference.visit_effects import VisitStrata, _chain, regime
-from synthdp.model.visits.planning import estimand_looks, plan_linked
-from synthdp.model.visits.questions import clipped_groups
+from synthdp.model import clipped_groups, estimand_looks, plan_linked
 from synthdp.spec.model import Categorical, Integer, Number
 from tests.inference.wards import EDGES, MOST, Ward, releases, ward_spec
 

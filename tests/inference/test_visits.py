@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from synthdp.bundle import LinkedBundle
-from synthdp.data.visits import OUTER, PERSONS, STEPS, VisitFrame, views_of
+from synthdp.data import OUTER, PERSONS, STEPS, VisitFrame, views_of
 from synthdp.errors import OutputError, QueryError
-from synthdp.inference.visits import VisitQuestions
+from synthdp.inference import VisitQuestions
 from synthdp.privacy import read_linked
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.noise import Streams
@@ -174,7 +174,7 @@ def test_intervals_hold_the_truth_whatever_the_visits_share() -> None:
 
 
 def _covers(spec: Any, frame: VisitFrame, owner: Any, stage: Any, rng: Any) -> bool:
-    from synthdp.data.visits import CodedVisits
+    from synthdp.data import CodedVisits
 
     persons, visits = 600, len(owner)
     codes = np.column_stack([stage, np.zeros(visits), np.zeros(visits)]).astype(np.uint16)

@@ -7,13 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.errors import QueryError, SpecError
-from synthdp.inference.answer import answer_bundle, answer_tables, ask_the_same
-from synthdp.inference.figures import Figure
+from synthdp.inference import Figure, answer_bundle, answer_tables, ask_the_same
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.spec import parse_query
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import parse_query, parse_spec
 from synthdp.spec.model import ReleaseSpec
 from tests.inference.conftest import COLUMNS, counted, drawn_levels, stated, write_bundle_of
 

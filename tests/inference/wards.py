@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from synthdp.data.level_groups import LevelGroups
-from synthdp.data.visits import CodedVisits, VisitFrame, levels_between, views_of
+from synthdp.data import CodedVisits, LevelGroups, VisitFrame, levels_between, views_of
 from synthdp.inference.visit_effects import estimands_json
-from synthdp.model.visits.planning import estimand_looks, plan_linked
+from synthdp.model import estimand_looks, plan_linked
 from synthdp.privacy import LinkedTable, OnView, in_views
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.model import LinkedSpec

@@ -22,10 +22,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from synthdp.bundle import DEPLOYMENT
-from synthdp.bundle.content import sha256
-from synthdp.bundle.derived import FILES
-from synthdp.bundle.write import write_bundle
+from synthdp.bundle import DEPLOYMENT, FILES, sha256, write_bundle
 from synthdp.cli.main import main
 from synthdp.files import SUMS
 from synthdp.privacy import plan

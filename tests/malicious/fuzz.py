@@ -51,12 +51,12 @@ with contextlib.suppress(ImportError):
             import synthdp.privacy.source
             import synthdp.spec.load.loader  # noqa: F401
 
-from synthdp.bundle.descriptions import (
+from synthdp.bundle import (
     public_spec,
     spec_yaml,
 )
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import (
+from synthdp.data import (
+    Domain,
     decode_column,
     encode_column,
 )
@@ -65,11 +65,11 @@ from synthdp.errors import (
     SpecError,
     printable,
 )
-from synthdp.graph.causal import CausalGraph
+from synthdp.graph import CausalGraph
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY
 from synthdp.privacy.source import read_private
-from synthdp.spec.load.loader import (
+from synthdp.spec import (
     load_spec,
     parse_spec,
 )

@@ -20,15 +20,11 @@ from types import ModuleType
 
 from hypothesis import strategies as st
 
-from synthdp.bundle import DEPLOYMENT
-from synthdp.bundle.content import sha256
-from synthdp.bundle.derived import FILES
-from synthdp.bundle.write import write_bundle
+from synthdp.bundle import DEPLOYMENT, FILES, sha256, write_bundle
 from synthdp.errors import SynthdpError, printable
 from synthdp.files import SUMS
-from synthdp.graph import WRITERS, read_graph
-from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.verify.checks import inspect_bundle
+from synthdp.graph import WRITERS, CausalGraph, GraphEdge, read_graph
+from synthdp.verify import inspect_bundle
 
 SECONDS, MEGABYTES = (
     10,

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from synthdp.bundle import STATEMENT
-from synthdp.bundle.derived import FILES
+from synthdp.bundle import FILES, STATEMENT
 from synthdp.files import SUMS
-from synthdp.ledger.entries import entry_hash
+from synthdp.ledger import entry_hash
 
 pytestmark = pytest.mark.check
 

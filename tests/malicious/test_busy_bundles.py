@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from synthdp.ledger.entries import entry_hash
+from synthdp.ledger import entry_hash
 from synthdp.privacy.plan import Spend, spends_digest
 
 pytestmark = pytest.mark.check

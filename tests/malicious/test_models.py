@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from synthdp.ledger.entries import INTERNAL
-from synthdp.ledger.ledger import Ledger
+from synthdp.ledger import INTERNAL, Ledger
 
 pytestmark = pytest.mark.check
 

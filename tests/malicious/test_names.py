@@ -17,14 +17,14 @@ import sqlalchemy as sa
 import yaml
 
 from synthdp.api.text import plan_text
+from synthdp.bundle import write_bundle
 from synthdp.bundle.certificate import Certificate
-from synthdp.bundle.write import write_bundle
 from synthdp.cli.budget import budget_facts, budget_svg, budget_text
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.errors import printable
-from synthdp.ledger.ledger import Ledger
+from synthdp.ledger import Ledger
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import parse_spec
 from synthdp.tracking import PublicationVerdict, note, public_params
 
 pytestmark = pytest.mark.check

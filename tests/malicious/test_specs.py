@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.errors import SpecError
-from synthdp.ledger.connect import steward_name
-from synthdp.spec.load.loader import parse_spec
+from synthdp.ledger import steward_name
+from synthdp.spec import parse_spec
 
 TEXT = (Path(__file__).parent.parent / "spec" / "complete_spec.yaml").read_text(encoding="utf-8")
 BOMB = "a: &a [x, x]\n" + "".join(

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.errors import DataError
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY
 from synthdp.privacy.source import read_private
 from synthdp.privacy.table import Table
-from synthdp.spec.draft import draft_spec
+from synthdp.spec import draft_spec
 from synthdp.spec.model import (
     Categorical,
     CsvSource,

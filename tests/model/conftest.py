@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from synthdp.model import CausalVae, Synthesizer, arrays
 from synthdp.model.ancestral import Architecture
-from synthdp.model.network import CausalVae
-from synthdp.model.synthesizer import Synthesizer, arrays
 
 
 def quiet(done: int, total: int) -> None:

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from synthdp.model import ancestral
+from synthdp.model import CausalVae, Synthesizer, ancestral, arrays
 from synthdp.model.ancestral import (
     SETTINGS,
     column_samplers,
@@ -16,8 +16,6 @@ from synthdp.model.ancestral import (
     levels_of,
     log_softmax,
 )
-from synthdp.model.network import CausalVae
-from synthdp.model.synthesizer import Synthesizer, arrays
 from tests.model.conftest import generator, random_network, synthesizer_of
 
 SIZES, PARENTS = (2, 3, 2, 5, 1), ((2,), (0, 2), (), (0, 1, 2), (3,))

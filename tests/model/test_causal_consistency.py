@@ -16,11 +16,9 @@ from torch import Tensor
 
 from benchmarks.bif import read_bif
 from synthdp.data import builtin
-from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.model import ancestral
+from synthdp.graph import CausalGraph, GraphEdge
+from synthdp.model import CausalVae, ancestral, arrays
 from synthdp.model.ancestral import Architecture, column_samplers, levels_of
-from synthdp.model.network import CausalVae
-from synthdp.model.synthesizer import arrays
 from tests.model.conftest import generator, synthesizer_of
 
 DATA = Path(__file__).parents[1] / "graph" / "data"

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data import ColumnDomain, Domain
 from synthdp.model.ancestral import Architecture
 from synthdp.model.fit import target_regression
 from synthdp.model.log_linear import SETTINGS, common_strength, scores

@@ -8,9 +8,8 @@ import numpy.typing as npt
 import pandas as pd
 import pytest
 
-from synthdp.bundle.table_files import write_csv_blocks
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import Codes
+from synthdp.bundle import write_csv_blocks
+from synthdp.data import Codes, Domain
 from synthdp.model import Constraints, ConstraintsUnmet, DrawSettings
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import build_spec

@@ -8,12 +8,11 @@ import pandas as pd
 import pytest
 from pydantic import TypeAdapter
 
-from synthdp.bundle.table_files import write_csv_blocks
-from synthdp.data.domain import Domain
+from synthdp.bundle import write_csv_blocks
+from synthdp.data import Domain
 from synthdp.errors import SpecError
 from synthdp.model import Constraints, Derived
-from synthdp.spec.checks.checks import check
-from synthdp.spec.load.loader import load_spec, parse_spec
+from synthdp.spec import check, load_spec, parse_spec
 from synthdp.spec.model import Column, ReleaseSpec
 from tests.builders import build_spec
 
@@ -228,8 +227,8 @@ def test_a_constraint_over_one_is_one_over_what_it_is_computed_from() -> None:
 
 
 def test_a_public_spec_is_read_back(tmp_path: Any) -> None:
-    from synthdp.bundle.descriptions import public_spec, spec_yaml
-    from synthdp.spec.model.rules import fill_defaults
+    from synthdp.bundle import public_spec, spec_yaml
+    from synthdp.spec import fill_defaults
 
     spec = public_spec(fill_defaults(release()))
     (tmp_path / "spec.yaml").write_text(spec_yaml(spec))

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from synthdp.data.domain import Domain
-from synthdp.graph.causal import CausalGraph
+from synthdp.data import Domain
+from synthdp.graph import CausalGraph
 from synthdp.model import Constraints
 from synthdp.model.fit import Fitted, architecture_for, causal_vae, fit, threads_for
 from synthdp.model.planning import plan_for
@@ -16,7 +16,7 @@ from synthdp.model.sampling import drawn_last, sample
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
-from synthdp.spec.checks.checks import check
+from synthdp.spec import check
 from synthdp.spec.model import Graph, ReleaseSpec
 from tests.builders import build_spec, dp_sgd
 from tests.model.conftest import quiet

@@ -13,14 +13,12 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from synthdp.audit.shadow_models import without_privacy
-from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.data.level_groups import LevelGroups
-from synthdp.graph.causal import ActsTogether, CausalGraph, GraphEdge
+from synthdp.audit import without_privacy
+from synthdp.data import ColumnDomain, Domain, LevelGroups
+from synthdp.graph import ActsTogether, CausalGraph, GraphEdge, GraphResult
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.predict import pair_tables
-from synthdp.graph.stage import GraphResult
-from synthdp.model import ancestral
+from synthdp.model import CausalVae, ancestral, arrays
 from synthdp.model.fit import all_tables, architecture_for, measure, with_interactions
 from synthdp.model.interactions import (
     SETTINGS,
@@ -33,9 +31,7 @@ from synthdp.model.interactions import (
     with_arrows,
 )
 from synthdp.model.log_linear import LogLinear, fit_log_linear, with_acting
-from synthdp.model.network import CausalVae
 from synthdp.model.planning import plan_for
-from synthdp.model.synthesizer import arrays
 from synthdp.privacy import SameLevel
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import INTERACTIONS

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pytest
 
 from benchmarks.bif import BayesianNetwork, read_bif
+from synthdp.model import Synthesizer
 from synthdp.model.fit import fit
-from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal

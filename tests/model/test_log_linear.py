@@ -9,17 +9,15 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.data import ColumnDomain, Domain
+from synthdp.graph import CausalGraph, GraphEdge, GraphResult
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.predict import PairTables, SmoothPair
-from synthdp.graph.stage import GraphResult
+from synthdp.model import CausalVae, Synthesizer
 from synthdp.model.ancestral import Architecture
 from synthdp.model.fit import architecture_for, assemble, build_start
 from synthdp.model.log_linear import LogLinear, fit_log_linear
-from synthdp.model.network import CausalVae
 from synthdp.model.row_selection import SETTINGS, pairs_to_follow
-from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals, NoisyTable
 from synthdp.privacy.plan import MEASURE, ReleasePlan, needed
 from synthdp.privacy.session import Rehearsal

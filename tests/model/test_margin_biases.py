@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from synthdp.model.network import CausalVae
-from synthdp.model.synthesizer import Synthesizer
+from synthdp.model import CausalVae, Synthesizer
 from tests.model.conftest import random_network, shares, synthesizer_of
 
 SIZES, PARENTS = (3, 4, 2), ((), (0,), (0, 1))

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from synthdp.bundle.descriptions import spec_yaml
-from synthdp.data.domain import Domain
+from synthdp.bundle import spec_yaml
+from synthdp.data import Domain
 from synthdp.errors import SpecError
 from synthdp.model.planning import moment_sums, plan_for
 from synthdp.privacy.mechanisms.sums import NUMBER
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import parse_spec
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import skeleton
 

@@ -12,13 +12,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.errors import VerifyError
 from synthdp.graph.margins import one_way_probabilities, project_to_simplex, smoothed
-from synthdp.model import rake
+from synthdp.model import CausalVae, Synthesizer, arrays, rake, untrained
 from synthdp.model.ancestral import Architecture
-from synthdp.model.network import CausalVae
-from synthdp.model.synthesizer import Synthesizer, arrays, untrained
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.model import Categorical
 from tests.model.conftest import generator, synthesizer_of

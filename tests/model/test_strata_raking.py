@@ -6,13 +6,11 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import Codes
-from synthdp.graph.stage import GraphResult
-from synthdp.model import Placed, sampling, strata_to_follow
+from synthdp.data import Codes, Domain
+from synthdp.graph import GraphResult
+from synthdp.model import Placed, sampling, strata_to_follow, untrained
 from synthdp.model.ancestral import Architecture
 from synthdp.model.fit import Fitted
-from synthdp.model.synthesizer import untrained
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.sums import NoisySums, Sums
 from synthdp.privacy.private import _KERNEL_KEY, Receipt, Released

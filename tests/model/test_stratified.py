@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from synthdp.data.domain import ColumnDomain
+from synthdp.data import ColumnDomain
 from synthdp.model import kd_tree_order, raked_probabilities, stratified_draw, stratified_uniforms
 from synthdp.model.row_selection import MeasuredPair
 

@@ -7,11 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from synthdp.data.domain import ColumnDomain, Domain, level_features
+from synthdp.data import ColumnDomain, Domain, level_features
+from synthdp.model import CausalVae, Synthesizer, arrays
 from synthdp.model.ancestral import Architecture
 from synthdp.model.fit import target_regression, width_groups
-from synthdp.model.network import CausalVae
-from synthdp.model.synthesizer import Synthesizer, arrays
 from synthdp.model.target_stage import TargetRegression, _log_ratio, into_network, without_targets
 from synthdp.privacy.dpsgd.training import Training
 from synthdp.privacy.mechanisms.marginals import NoisyTable

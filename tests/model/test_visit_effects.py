@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from synthdp.data.visits import VisitFrame
+from synthdp.data import VisitFrame
 from synthdp.errors import OutputError
 from synthdp.model.visits.effects import (
     CASES,
@@ -20,7 +20,7 @@ from synthdp.model.visits.effects import (
     unrolled,
     windows,
 )
-from synthdp.spec.model.linked import ONE_STEP, LinkedSpec
+from synthdp.spec import ONE_STEP, LinkedSpec
 from tests.model.test_visits import fitted
 from tests.visits import linked_spec, made_up
 

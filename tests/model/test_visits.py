@@ -7,12 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthdp.data.visits import STEPS, VisitFrame, written
+from synthdp.data import STEPS, VisitFrame, written
 from synthdp.errors import VerifyError
-from synthdp.model.visits.draw import trajectories
+from synthdp.model import load, plan_linked, save, trajectories
 from synthdp.model.visits.fit import FittedVisits, fit
-from synthdp.model.visits.planning import plan_linked
-from synthdp.model.visits.store import load, save
 from synthdp.privacy import read_linked
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import ReleasePlan

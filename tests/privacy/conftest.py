@@ -21,9 +21,8 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
-from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.data.encoding import Codes, decode, encode
-from synthdp.ledger.ledger import Ledger
+from synthdp.data import Codes, ColumnDomain, Domain, decode, encode
+from synthdp.ledger import Ledger
 from synthdp.privacy.noise import Integers, Streams
 from synthdp.privacy.private import _KERNEL_KEY
 from synthdp.privacy.readers.files import seal_dataframe

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from synthdp.bundle.descriptions import public_spec
+from synthdp.bundle import public_spec
 from synthdp.errors import DataError, SpecError
 from synthdp.privacy.table import Table
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import parse_spec
 from tests.privacy.conftest import STORES, by_id, domain_from, reader_in
 
 DOMAIN = domain_from(

@@ -8,8 +8,8 @@ import numpy.typing as npt
 import pytest
 import torch
 
+from synthdp.model import CausalVae
 from synthdp.model.ancestral import Architecture
-from synthdp.model.network import CausalVae
 from tests.builders import dp_sgd
 from tests.privacy.conftest import Train
 

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.privacy import table
 from synthdp.privacy.table import _joint, count_tables
 from tests.privacy.conftest import make_domain

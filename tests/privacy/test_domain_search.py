@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from synthdp.errors import BudgetError
-from synthdp.ledger.connect import check_domain_from, search_cost
+from synthdp.ledger import check_domain_from, search_cost
 from synthdp.release import private_init
 from synthdp.spec.model import DomainFrom, ReleaseSpec
 from tests.builders import build_spec, skeleton

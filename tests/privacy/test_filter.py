@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from synthdp.errors import BudgetError
-from synthdp.ledger.ledger import Ledger
+from synthdp.ledger import Ledger
 
 CAP = (1.2, 0.05)
 ROUNDS = 3

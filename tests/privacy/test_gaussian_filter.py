@@ -20,12 +20,19 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.errors import BudgetError
-from synthdp.ledger import database
-from synthdp.ledger.entries import Balance, Bound, balance_of_entries
-from synthdp.ledger.filter import FOR_LOST, gaussian_delta, gaussian_epsilon, pure_mu
-from synthdp.ledger.ledger import Ledger
+from synthdp.ledger import (
+    FOR_LOST,
+    Balance,
+    Bound,
+    Ledger,
+    balance_of_entries,
+    database,
+    gaussian_delta,
+    gaussian_epsilon,
+    pure_mu,
+)
 from synthdp.model.planning import plan_for
 from synthdp.privacy import Adjacency, accounting
 from synthdp.privacy.calibration import make_domain_plan, mu_of
@@ -39,7 +46,7 @@ from synthdp.privacy.events.kernel import (
 from synthdp.privacy.events.kinds import SecretSampleDpEvent
 from synthdp.privacy.plan import FORMS, bound_of
 from synthdp.privacy.session import _check_reserved
-from synthdp.spec.load.loader import load_spec
+from synthdp.spec import load_spec
 
 CAP = (1.2, 0.05)
 ROOM = mu_of(CAP[0], (1 - FOR_LOST) * CAP[1]) ** 2  # of squared mu

@@ -13,7 +13,7 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import optimize, stats
 
-from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data import ColumnDomain, Domain
 from synthdp.errors import BudgetError
 from synthdp.privacy import accounting
 from synthdp.privacy.calibration import mu_of

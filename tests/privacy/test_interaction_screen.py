@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data import ColumnDomain, Domain
 from synthdp.privacy import (
     ChosenInteractions,
     Family,

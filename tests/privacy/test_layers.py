@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from synthdp.errors import BoundaryError
+from synthdp.model import CausalVae
 from synthdp.model.ancestral import Architecture
-from synthdp.model.network import CausalVae
 from synthdp.privacy.dpsgd import layers as clipped_layer
 from synthdp.privacy.dpsgd.layers import (
     ClippedLayer,

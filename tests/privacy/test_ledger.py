@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from synthdp.errors import BudgetError, VerifyError
-from synthdp.ledger.entries import GENESIS, entry_hash, verify_entries
-from synthdp.ledger.ledger import Ledger
+from synthdp.ledger import GENESIS, Ledger, entry_hash, verify_entries
 
 EVENT = {"event": "gaussian", "noise_multiplier": 2.0}
 CAP = (3.0, 1e-4)

@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthdp.data.domain import Domain
-from synthdp.data.visits import OUTER, PERSONS, SECOND, STEPS, VisitFrame
+from synthdp.data import OUTER, PERSONS, SECOND, STEPS, Domain, VisitFrame
 from synthdp.errors import BoundaryError, DataError
 from synthdp.privacy import LinkedTable, as_view, fit_linked, read_linked, view_of
 from synthdp.privacy.noise import Streams

@@ -14,9 +14,7 @@ from dp_accounting import ComposedDpEvent, SelfComposedDpEvent
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.data.encoding import Codes
-from synthdp.data.level_groups import LevelGroups
+from synthdp.data import Codes, ColumnDomain, Domain, LevelGroups
 from synthdp.privacy import accounting
 from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.calibration import (

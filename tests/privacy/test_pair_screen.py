@@ -11,8 +11,7 @@ import dp_accounting
 import numpy as np
 import pytest
 
-from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.data.level_groups import LevelGroups
+from synthdp.data import ColumnDomain, Domain, LevelGroups
 from synthdp.privacy import accounting
 from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.events.kernel import GumbelMaxDpEvent

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data import ColumnDomain, Domain
 from synthdp.privacy import (
     CELLS,
     SCORES,

@@ -12,8 +12,7 @@ import pandas as pd
 import pytest
 
 from synthdp.audit import neighbours, replay
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import Codes
+from synthdp.data import Codes, Domain
 from synthdp.privacy.events.kinds import event_to_json
 from synthdp.privacy.mechanisms import scores
 from synthdp.privacy.mechanisms.scores import (

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from synthdp.audit import merged, neighbours, replay
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import Codes
+from synthdp.data import Codes, Domain
 from synthdp.privacy import (
     STATISTICS,
     GroupedRows,

@@ -15,7 +15,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import stats
 
 from synthdp.audit import Kept
-from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data import ColumnDomain, Domain
 from synthdp.errors import BudgetError
 from synthdp.privacy import accounting
 from synthdp.privacy.dpsgd.training import Training

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.errors import BudgetError, DataError, InternalError, OutputError
-from synthdp.ledger.ledger import Ledger
+from synthdp.ledger import Ledger
 from synthdp.privacy import Arrays
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals, NoisyTable
 from synthdp.privacy.noise import Streams

@@ -10,11 +10,10 @@ import pytest
 import torch
 from scipy import stats
 
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import Codes
+from synthdp.data import Codes, Domain
 from synthdp.errors import OutputError
+from synthdp.model import CausalVae
 from synthdp.model.ancestral import Architecture
-from synthdp.model.network import CausalVae
 from synthdp.privacy.dpsgd.settings import BLOCK_SLACK, MAX_SINGLE, MAX_WEIGHT, DpSgd
 from synthdp.privacy.dpsgd.training import Training, _Trainer
 from synthdp.privacy.noise import Streams

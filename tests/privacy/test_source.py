@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from synthdp.data.encoding import encode
+from synthdp.data import encode
 from synthdp.errors import BoundaryError, DataError, SpecError
 from synthdp.privacy import source
 from synthdp.privacy.private import _KERNEL_KEY
 from synthdp.privacy.readers.files import seal_dataframe
-from synthdp.spec.checks.checks import check
+from synthdp.spec import check
 from tests.audit.reading_pairs import NASTY
 from tests.builders import build_spec
 from tests.privacy.conftest import STORES, Read, by_id, domain_from, reader_in

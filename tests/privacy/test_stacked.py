@@ -16,11 +16,10 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import Codes
+from synthdp.data import Codes, Domain
 from synthdp.errors import BoundaryError, BudgetError
+from synthdp.model import CausalVae
 from synthdp.model.ancestral import Architecture
-from synthdp.model.network import CausalVae
 from synthdp.model.target_stage import TargetRegression
 from synthdp.privacy import train_side_by_side, train_stacked
 from synthdp.privacy.dpsgd.settings import DpSgd

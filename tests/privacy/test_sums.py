@@ -12,8 +12,7 @@ import pandas as pd
 import pytest
 from scipy.stats import kstest
 
-from synthdp.data import Basis
-from synthdp.data.domain import Domain
+from synthdp.data import Basis, Domain
 from synthdp.model import Design
 from synthdp.privacy import Contrast, ContrastBudget
 from synthdp.privacy import table as adding

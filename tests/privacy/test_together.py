@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from synthdp.errors import BoundaryError, BudgetError
-from synthdp.ledger.ledger import Ledger
+from synthdp.ledger import Ledger
 from synthdp.privacy import session as together
 from synthdp.privacy.engines.engine import EngineTable
 from synthdp.privacy.engines.on_arrow import ArrowEngine

@@ -11,14 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from synthdp.data.column_domain import category_text
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import encode_column, read_values
+from synthdp.data import Domain, category_text, encode_column, read_values
 from synthdp.errors import DataError
 from synthdp.privacy.engines.on_arrow import ArrowEngine
 from synthdp.privacy.engines.on_dask import _Quiet
 from synthdp.privacy.engines.parts import find_parts
 from synthdp.privacy.engines.statements import POSTGRESQL, Statement, levels_of
+from synthdp.spec import TextCode
 from synthdp.spec.model import (
     Boolean,
     Categorical,
@@ -28,7 +27,6 @@ from synthdp.spec.model import (
     Number,
     Ordinal,
 )
-from synthdp.spec.model.columns import TextCode
 from tests.privacy.conftest import domain_from, reader_in
 from tests.privacy.engines.tables import reading_of
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from synthdp.data.domain import Domain
-from synthdp.data.level_groups import LevelGroups
+from synthdp.data import Domain, LevelGroups
 from synthdp.errors import BoundaryError
 from synthdp.privacy import OnView, as_view
 from synthdp.privacy.events.kernel import RoundedGaussianDpEvent

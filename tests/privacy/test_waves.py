@@ -12,13 +12,19 @@ import numpy as np
 import pytest
 
 from synthdp.errors import BudgetError
+from synthdp.ledger import (
+    FOR_LOST,
+    Balance,
+    Entry,
+    Ledger,
+    Wave,
+    balance_of_entries,
+    check_affordable,
+    gaussian_delta,
+    ledger_facts,
+)
 from synthdp.ledger import entries as of_entries
 from synthdp.ledger import waves as of_waves
-from synthdp.ledger.connect import check_affordable, ledger_facts
-from synthdp.ledger.entries import FOR_LOST, Balance, Entry, balance_of_entries
-from synthdp.ledger.filter import gaussian_delta
-from synthdp.ledger.ledger import Ledger
-from synthdp.ledger.waves import Wave
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import skeleton
 

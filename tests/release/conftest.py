@@ -16,15 +16,13 @@ import pandas as pd
 import pytest
 import yaml
 
-from synthdp.bundle.content import sha256
-from synthdp.ledger.entries import INTERNAL
-from synthdp.ledger.ledger import Ledger
+from synthdp.bundle import sha256
+from synthdp.ledger import INTERNAL, Ledger
 from synthdp.privacy import plan
 from synthdp.privacy.dpsgd.training import _Trainer
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.progress import Advance, Display, shown_on
-from synthdp.release.job import ReleaseOutcome
-from synthdp.release.run import release
+from synthdp.release import ReleaseOutcome, release
 from tests.chance import seeded
 
 ROWS = 400

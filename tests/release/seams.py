@@ -15,21 +15,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.audit import membership
-from synthdp.audit.shadow_models import shadow_spec
-from synthdp.bundle import deployment_record, render
+from synthdp.audit import membership, shadow_spec
+from synthdp.bundle import (
+    WrittenFile,
+    croissant,
+    deployment_record,
+    descriptor,
+    public_spec,
+    readme,
+    render,
+    spec_yaml,
+)
 from synthdp.bundle.certificate import Certificate, certify
-from synthdp.bundle.descriptions import public_spec, readme, spec_yaml
-from synthdp.bundle.table_files import WrittenFile, croissant, descriptor
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.evaluate import dp_scores
-from synthdp.graph.causal import CausalGraph
-from synthdp.graph.knowledge import Knowledge
+from synthdp.graph import CausalGraph, Knowledge
 from synthdp.graph.level_groups import LevelLaw
-from synthdp.inference import copies
+from synthdp.inference import Rows, copies, counted
 from synthdp.inference.estimands import clipped_text
-from synthdp.inference.figures import Rows
-from synthdp.inference.words import counted
 from synthdp.ledger import connect
 from synthdp.model import Constraints, fit, sampling
 from synthdp.model.ancestral import Architecture
@@ -39,10 +42,9 @@ from synthdp.model.sampling import _TableDraw, drawn_last
 from synthdp.privacy import calibration
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import ReleasePlan
-from synthdp.release import afterwards, open_session
+from synthdp.release import afterwards, open_session, played_estimands
 from synthdp.release import judge as judging
 from synthdp.release.plan_view import _passes
-from synthdp.release.played import played_estimands
 from synthdp.spec.model import ReleaseSpec
 from synthdp.verify import PlanLimits
 

@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 
 from synthdp.errors import BudgetError, OutputError
-from synthdp.ledger.ledger import Ledger
+from synthdp.ledger import Ledger
 from synthdp.progress import shown_on
-from synthdp.release.graph_only import run_graph
-from synthdp.release.run import resume
-from synthdp.spec import from_folder, home, sqlite_file
-from synthdp.spec.load.loader import load_spec
+from synthdp.release import resume, run_graph
+from synthdp.spec import from_folder, home, load_spec, sqlite_file
 from synthdp.tracking import tracker
 from synthdp.tracking.server import store_of
 from tests.release.conftest import InterruptedAt, interrupt

@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 
 from synthdp.bundle import PUBLIC_FILE, DeclaredAttack, spends_of
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.model.planning import plan_for
 from synthdp.release.gates import Figure, attack_figures, check_gates
-from synthdp.spec import DECLARED, LUCKY, lowest_limit, provable
-from synthdp.spec.checks.budget import gates
-from synthdp.spec.load.loader import load_spec
+from synthdp.spec import DECLARED, LUCKY, gates, load_spec, lowest_limit, provable
 from synthdp.spec.model import ATTACK_FIGURES, ATTACK_METRICS, PUBLIC_METRICS, Attacks, Gate
 from synthdp_attacks import FloatArray, GameOutcome, attack_row, provable_epsilon
 from tests.builders import audit_record, declared_attack, membership

@@ -12,11 +12,10 @@ import yaml
 
 import synthdp as face
 from synthdp.errors import OutputError
-from synthdp.ledger.entries import entry_hash
+from synthdp.ledger import entry_hash
 from synthdp.privacy import plan
-from synthdp.release import judge
-from synthdp.release.judge import NotJudged
-from synthdp.verify.checks import verify_bundle
+from synthdp.release import NotJudged, judge
+from synthdp.verify import verify_bundle
 from tests.release.conftest import Tiny, dying, internal, interrupt, moved, table
 
 pytestmark = pytest.mark.check

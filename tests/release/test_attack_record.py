@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from synthdp.audit.membership import attack_facts
+from synthdp.audit import attack_facts
 from synthdp.bundle import Membership, audit_markdown, plain
 from synthdp.report import audit_tables
 from synthdp_attacks import (

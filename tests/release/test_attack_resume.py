@@ -16,21 +16,26 @@ from typing import Any
 import numpy as np
 import pytest
 
+from synthdp.audit import (
+    AUDITS,
+    AttackFolder,
+    ShadowTrainer,
+    attack_rows,
+    audit_folder,
+    membership,
+    plan,
+    shadow_models,
+)
 from synthdp.audit import folder as attack_folder
 from synthdp.audit import folder as power
-from synthdp.audit import membership, plan, shadow_models
-from synthdp.audit.folder import AUDITS, AttackFolder, audit_folder
-from synthdp.audit.membership import attack_rows
-from synthdp.audit.shadow_models import ShadowTrainer
 from synthdp.bundle import CONFIDENTIAL_FILE, PUBLIC_FILE, AuditRecord, spends_of
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.errors import OutputError
-from synthdp.graph.causal import CausalGraph
+from synthdp.graph import CausalGraph
 from synthdp.progress import Advance, unheard
-from synthdp.release.run import resume
-from synthdp.release.run_folder import RunFolder
-from synthdp.spec.load.loader import load_spec
-from synthdp.verify.checks import verify_bundle
+from synthdp.release import RunFolder, resume
+from synthdp.spec import load_spec
+from synthdp.verify import verify_bundle
 from synthdp_attacks import Serial
 from tests.builders import audit_record, one_audit
 from tests.release.conftest import internal

@@ -9,21 +9,27 @@ from typing import Any
 import numpy as np
 import pytest
 
+from synthdp.audit import (
+    AttackFolder,
+    ShadowTrainer,
+    attack_facts,
+    attack_rows,
+    membership,
+    plan,
+    sub_sample,
+    two_worlds,
+)
 from synthdp.audit import folder as power
-from synthdp.audit import membership, plan
-from synthdp.audit.folder import AttackFolder
-from synthdp.audit.membership import attack_facts, attack_rows, sub_sample, two_worlds
 from synthdp.audit.plan import twin_units
-from synthdp.audit.shadow_models import ShadowTrainer
 from synthdp.bundle import audit_markdown
-from synthdp.data.domain import Domain
-from synthdp.graph.causal import CausalGraph
+from synthdp.data import Domain
+from synthdp.graph import CausalGraph
 from synthdp.privacy.private import _KERNEL_KEY, Confidential
 from synthdp.privacy.table import Table
 from synthdp.progress import unheard
 from synthdp.release import judge
 from synthdp.report import audit_tables
-from synthdp.spec.load.loader import load_spec
+from synthdp.spec import load_spec
 from synthdp.spec.model import ReleaseSpec
 from synthdp_attacks import Serial
 from tests.builders import audit_record, one_audit

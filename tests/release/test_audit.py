@@ -17,13 +17,13 @@ from synthdp.bundle import (
     audit_markdown,
     spends_of,
 )
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.errors import OutputError, VerifyError
 from synthdp.model.planning import plan_for
-from synthdp.release.run import release
+from synthdp.release import release
 from synthdp.report import audit_tables
-from synthdp.spec.load.loader import load_spec
-from synthdp.verify.checks import verify_bundle
+from synthdp.spec import load_spec
+from synthdp.verify import verify_bundle
 from tests.builders import audit_record, declared_attack, membership, one_audit
 from tests.release.conftest import certificate
 

@@ -16,13 +16,11 @@ import pytest
 import yaml
 
 from synthdp.errors import DataError, budget_note
-from synthdp.ledger.ledger import Ledger
+from synthdp.ledger import Ledger
 from synthdp.privacy import source
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
-from synthdp.release import open_session
-from synthdp.release.linked import resume_linked
-from synthdp.release.run import release, resume
-from synthdp.verify.checks import verify_bundle
+from synthdp.release import open_session, release, resume, resume_linked
+from synthdp.verify import verify_bundle
 from tests.builders import predict_spec, predict_table
 from tests.release.conftest import dying
 from tests.release.linked import conftest as linked

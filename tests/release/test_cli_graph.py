@@ -18,9 +18,9 @@ from synthdp.graph import read_graph
 from synthdp.privacy import accounting
 from synthdp.privacy.events.kinds import event_from_json
 from synthdp.privacy.session import Session
+from synthdp.release import RunFolder
 from synthdp.release import graph_only as graph_run
-from synthdp.release.run_folder import RunFolder
-from synthdp.spec.load.loader import load_spec
+from synthdp.spec import load_spec
 from tests.builders import skeleton
 from tests.release.conftest import Tiny, dying
 

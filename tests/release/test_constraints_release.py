@@ -11,8 +11,8 @@ import pytest
 
 from synthdp.errors import GateError, SpecError, VerifyError
 from synthdp.model import DrawSettings
-from synthdp.sample.sampler import Sampler
-from synthdp.verify.checks import verify_bundle
+from synthdp.sample import Sampler
+from synthdp.verify import verify_bundle
 from tests.release.conftest import refit
 
 pytestmark = pytest.mark.check

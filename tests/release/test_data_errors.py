@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from synthdp.errors import BudgetError, DataError, OutputError
-from synthdp.ledger.connect import Account
+from synthdp.ledger import Account
 from tests.release.conftest import table
 
 pytestmark = pytest.mark.check

@@ -19,7 +19,7 @@ import pytest
 
 from synthdp.cli import review
 from synthdp.errors import OutputError
-from synthdp.spec.load.loader import load_spec
+from synthdp.spec import load_spec
 from synthdp.tracking import AttackOutcome, PublicationVerdict
 from synthdp.tracking.server import USER, Pages, credentials, serving, store_of
 

@@ -12,20 +12,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from synthdp.bundle import SCORED_FILES
 from synthdp.bundle.certificate import Certificate
-from synthdp.bundle.content import SCORED_FILES
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import encode
+from synthdp.data import Domain, encode
 from synthdp.errors import VerifyError
-from synthdp.ledger.entries import INTERNAL, Entry
+from synthdp.ledger import INTERNAL, Entry
 from synthdp.privacy import plan
 from synthdp.privacy.mechanisms.scores import ScoreCounts, Scored
-from synthdp.release.job import ReleaseOutcome
-from synthdp.release.run import resume
+from synthdp.release import ReleaseOutcome, resume
 from synthdp.report import estimated, number
-from synthdp.spec.load.loader import load_spec
-from synthdp.verify import Reader
-from synthdp.verify.checks import verify_bundle
+from synthdp.spec import load_spec
+from synthdp.verify import Reader, verify_bundle
 from synthdp.verify.rewritten import score_problems
 from tests.chance import seeded
 from tests.release.conftest import Tiny, certificate, internal, interrupt

@@ -16,20 +16,18 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from synthdp.audit.folder import AttackFolder
-from synthdp.audit.membership import Board
+from synthdp.audit import AttackFolder, Board
 from synthdp.audit.plan import AuditJob, _with_real_rows, audit
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.errors import DataError, SpecError
-from synthdp.ledger.ledger import Ledger
+from synthdp.ledger import Ledger
 from synthdp.privacy.engines import on_dask
 from synthdp.privacy.engines.engine import EngineTable
 from synthdp.privacy.engines.on_arrow import ArrowEngine
 from synthdp.privacy.noise import Streams
-from synthdp.release.graph_only import run_orientation
-from synthdp.release.run import release, resume
-from synthdp.spec.load.loader import load_spec
-from synthdp.verify.checks import verify_bundle
+from synthdp.release import release, resume, run_orientation
+from synthdp.spec import load_spec
+from synthdp.verify import verify_bundle
 from tests.builders import PREDICT_ROWS, predict_spec, predict_table
 from tests.privacy.engines.tables import Here
 from tests.release.conftest import internal

@@ -10,12 +10,12 @@ import pytest
 import yaml
 
 from synthdp import Bundle
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.errors import OutputError, VerifyError
 from synthdp.inference.estimands import estimands_json, stated_sums
 from synthdp.privacy import plan
-from synthdp.spec.load.loader import load_spec, parse_spec
-from synthdp.verify.checks import verify_bundle
+from synthdp.spec import load_spec, parse_spec
+from synthdp.verify import verify_bundle
 from tests.release.conftest import Tiny, moved, refit, table
 
 pytestmark = pytest.mark.check

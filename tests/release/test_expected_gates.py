@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.evaluate.dp_scores import accuracy, distance
 from synthdp.model.planning import plan_for
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.plan import ReleasePlan
-from synthdp.release.expectations import gate_warnings, score_noise
+from synthdp.release import gate_warnings, score_noise
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import build_spec
 

@@ -9,17 +9,15 @@ import pytest
 from scipy.stats import norm
 
 from synthdp.api.text import quality_lines
-from synthdp.data.column_domain import ColumnDomain
-from synthdp.data.domain import Domain
-from synthdp.graph import NoisyTables, implications, validate
-from synthdp.graph.causal import CausalGraph
+from synthdp.data import ColumnDomain, Domain
+from synthdp.graph import CausalGraph, NoisyTables, implications, validate
 from synthdp.graph.chi_square import Floats, Mixture, answers, weakest_effects
 from synthdp.model.planning import plan_for
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table
-from synthdp.release.expectations import (
+from synthdp.release import (
     ExpectedQuality,
     GraphTests,
     expected_quality,

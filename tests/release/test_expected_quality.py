@@ -14,22 +14,20 @@ import pytest
 import yaml
 
 from synthdp.api.text import quality_lines
-from synthdp.data.column_domain import ColumnDomain
-from synthdp.data.domain import Domain
+from synthdp.data import ColumnDomain, Domain
 from synthdp.errors import SpecError
 from synthdp.graph import NoisyTables
 from synthdp.graph.chi_square import Answer
 from synthdp.graph.level_groups import equal_groups
 from synthdp.graph.margins import Probabilities, one_way_probabilities, pooled
 from synthdp.graph.predict import axis, smoothed_pair
-from synthdp.ledger.entries import Balance
+from synthdp.ledger import Balance
 from synthdp.model.planning import plan_for
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.release.expectations import ExpectedQuality, expected_quality
+from synthdp.release import ExpectedQuality, expected_quality
 from synthdp.release.plan_view import plan_facts
-from synthdp.spec.checks.checks import traps
-from synthdp.spec.load.loader import load_spec, parse_spec
+from synthdp.spec import load_spec, parse_spec, traps
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import skeleton
 

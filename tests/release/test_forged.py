@@ -12,13 +12,10 @@ import pytest
 import yaml
 
 import synthdp.release.job
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import Codes, encode_column
+from synthdp.data import Codes, Domain, encode_column
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.noise import Streams
-from synthdp.verify import VERIFY, rows
-from synthdp.verify.checks import inspect_bundle
-from synthdp.verify.rows import noise_of
+from synthdp.verify import VERIFY, inspect_bundle, noise_of, rows
 
 pytestmark = pytest.mark.check
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from synthdp.data.cells import FORMS, SIZES, form_of, size_of
+from synthdp.data import FORMS, SIZES, form_of, size_of
 from synthdp.privacy import READINGS, NoisyTexts
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.release.private_init import Reader, columns_to_read, found_columns
-from synthdp.spec.draft import FoundColumn
+from synthdp.release import Reader, columns_to_read, found_columns
+from synthdp.spec import FoundColumn
 from synthdp.spec.model import Column
 
 SIGMA = 20.0

@@ -14,15 +14,14 @@ import pytest
 import yaml
 
 from synthdp.bundle import level_law, read_tables
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.errors import OutputError, VerifyError
 from synthdp.graph.level_groups import groups_of
-from synthdp.release.run import release
-from synthdp.sample.sampler import Sampler, generator
-from synthdp.spec.load.loader import load_spec
-from synthdp.verify.checks import inspect_bundle
+from synthdp.release import release
+from synthdp.sample import Sampler, generator
+from synthdp.spec import load_spec
+from synthdp.verify import inspect_bundle, noise_of
 from synthdp.verify.diff import Sides, distances
-from synthdp.verify.rows import noise_of
 from tests.builders import PREDICT_ROWS, predict_spec, predict_table
 from tests.release.conftest import refit
 

@@ -13,20 +13,17 @@ import pandas as pd
 import pytest
 
 from synthdp.audit import membership
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import encode
-from synthdp.data.level_groups import LevelGroups
+from synthdp.data import Domain, LevelGroups, encode
 from synthdp.evaluate.dp_scores import DpScores
-from synthdp.graph.causal import CausalGraph
+from synthdp.graph import CausalGraph
 from synthdp.privacy.private import _KERNEL_KEY, Confidential, Receipt, Released
 from synthdp.privacy.table import Table
 from synthdp.progress import unheard
+from synthdp.release import Judgement, open_session, tracked
 from synthdp.release import job as drawing
 from synthdp.release import judge as judging
-from synthdp.release import open_session, tracked
 from synthdp.release import run as release_module
-from synthdp.release.judge import Judgement
-from synthdp.spec.load.loader import load_spec
+from synthdp.spec import load_spec
 from synthdp.spec.model import ReleaseSpec
 from synthdp_attacks import ThreatModel
 from tests.release.conftest import table as frame_of

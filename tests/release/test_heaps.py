@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 import yaml
 
-from synthdp.release.run import release
-from synthdp.sample.sampler import Sampler, generator
-from synthdp.verify.checks import inspect_bundle
+from synthdp.release import release
+from synthdp.sample import Sampler, generator
+from synthdp.verify import inspect_bundle
 from tests.builders import skeleton
 from tests.release.conftest import certificate, refit
 

@@ -13,16 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.errors import BudgetError
 from synthdp.model.planning import plan_for
 from synthdp.privacy import source
-from synthdp.release import open_session
+from synthdp.release import RunFolder, open_session, resume
 from synthdp.release.plan_view import plan_facts
-from synthdp.release.run import resume
-from synthdp.release.run_folder import RunFolder
-from synthdp.spec.load.loader import load_spec
-from synthdp.verify.checks import inspect_bundle, verify_bundle
+from synthdp.spec import load_spec
+from synthdp.verify import inspect_bundle, verify_bundle
 from tests.bundle.conftest import edit_json
 from tests.release.conftest import certificate, interrupt, refit
 

@@ -15,8 +15,8 @@ import pytest
 
 import synthdp as face
 from synthdp.bundle import make_keys
-from synthdp.ledger.entries import entry_hash
-from synthdp.release.run import release
+from synthdp.ledger import entry_hash
+from synthdp.release import release
 from synthdp.report import render_index
 from synthdp.verify import index_of
 from tests.release.conftest import Tiny, refit
@@ -196,7 +196,7 @@ def test_comparisons_read_rows_only_of_what_was_verified(folder: Path) -> None:
 
 
 def test_a_column_has_what_was_decided(folder: Path) -> None:
-    from synthdp.ledger.connect import open_book
+    from synthdp.ledger import open_book
 
     first, second = (folder / "releases" / name / "bundle" for name in ("first", "second"))
     by = {"by": "A. <b>Reviewer</b>", "why": "bounds came from the rows"}
@@ -216,7 +216,7 @@ def test_a_column_has_what_was_decided(folder: Path) -> None:
 
 
 def test_copies_and_bundles_of_other_ledgers_are_named(folder: Path) -> None:
-    from synthdp.ledger.connect import open_book
+    from synthdp.ledger import open_book
 
     shutil.copytree(folder / "releases" / "first", folder / "releases" / "again")
     entries = open_book(".synthdp/ledger.db").entries()

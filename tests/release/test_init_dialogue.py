@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import parse_spec
 from synthdp.spec.model import IdUnit
 
 pytestmark = pytest.mark.check

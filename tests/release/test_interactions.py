@@ -13,12 +13,11 @@ import yaml
 
 from synthdp import Bundle
 from synthdp.errors import VerifyError
-from synthdp.graph.causal import ActsTogether, CausalGraph
+from synthdp.graph import ActsTogether, CausalGraph
 from synthdp.privacy import ChosenInteractions, plan
-from synthdp.release.run import release, resume
-from synthdp.spec.load.loader import load_spec
-from synthdp.verify import Reader
-from synthdp.verify.checks import verify_bundle
+from synthdp.release import release, resume
+from synthdp.spec import load_spec
+from synthdp.verify import Reader, verify_bundle
 from synthdp.verify.rewritten import check_graph
 from tests.builders import skeleton
 from tests.release.conftest import dying
@@ -166,7 +165,7 @@ def test_without_the_rule_nothing_is_planned(
 
 @pytest.fixture
 def planned() -> Callable[[Path], list[str]]:
-    from synthdp.data.domain import Domain
+    from synthdp.data import Domain
     from synthdp.model.planning import plan_for
 
     def purposes_of(path: Path) -> list[str]:

@@ -12,15 +12,13 @@ import pandas as pd
 import pytest
 import yaml
 
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import encode
+from synthdp.data import Domain, encode
 from synthdp.errors import budget_note
 from synthdp.evaluate import EvaluationReport
 from synthdp.privacy.session import Session
-from synthdp.release import job
-from synthdp.release.run import release, resume
-from synthdp.spec.load.loader import load_spec
-from synthdp.verify.checks import verify_bundle
+from synthdp.release import job, release, resume
+from synthdp.spec import load_spec
+from synthdp.verify import verify_bundle
 from tests.builders import predict_spec, predict_table
 from tests.release.conftest import InterruptedAt, dying, internal
 

@@ -12,9 +12,9 @@ import yaml
 
 from synthdp import Bundle
 from synthdp.errors import OutputError
-from synthdp.graph.causal import CausalGraph
-from synthdp.release.run import release
-from synthdp.verify.checks import verify_bundle
+from synthdp.graph import CausalGraph
+from synthdp.release import release
+from synthdp.verify import verify_bundle
 from tests.builders import predict_spec, predict_table
 
 pytestmark = pytest.mark.check

@@ -15,8 +15,8 @@ import yaml
 from synthdp import Bundle
 from synthdp.errors import OutputError
 from synthdp.graph import WRITERS, read_graph
-from synthdp.release.run import release
-from synthdp.verify.checks import verify_bundle
+from synthdp.release import release
+from synthdp.verify import verify_bundle
 from tests.builders import build_spec, skeleton
 
 pytestmark = pytest.mark.check

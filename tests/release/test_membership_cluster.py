@@ -9,7 +9,7 @@ import pytest
 
 from synthdp.audit import membership
 from synthdp.errors import OutputError
-from synthdp.spec.load.loader import load_spec
+from synthdp.spec import load_spec
 from synthdp.spec.model import ReleaseSpec
 from synthdp_attacks import Dask, Loky
 

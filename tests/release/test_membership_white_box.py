@@ -13,26 +13,25 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from synthdp.audit.folder import TABLE_RELEASES, table_releases
-from synthdp.audit.membership import WHITE_BOX, two_worlds
-from synthdp.audit.shadow_models import (
+from synthdp.audit import (
+    TABLE_RELEASES,
+    WHITE_BOX,
     ShadowTrainer,
     TableMeasurer,
     fitted_shadows,
     released_scores,
     shadow_spec,
+    table_releases,
+    two_worlds,
     without_privacy,
 )
-from synthdp.data import builtin
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import encode
-from synthdp.graph.causal import CausalGraph
+from synthdp.data import Domain, builtin, encode
+from synthdp.graph import CausalGraph
+from synthdp.model import CausalVae, Synthesizer, arrays
 from synthdp.model.ancestral import Architecture
-from synthdp.model.network import CausalVae
-from synthdp.model.synthesizer import Synthesizer, arrays
 from synthdp.privacy.calibration import make_plan
 from synthdp.privacy.plan import ReleasePlan
-from synthdp.spec.load.loader import load_spec
+from synthdp.spec import load_spec
 from synthdp.spec.model import Attacks, Edge, Graph, MembershipAttack, Shares
 from synthdp_attacks import (
     AttackVerdict,

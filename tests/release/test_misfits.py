@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from synthdp import Spec
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.errors import DataError, OutputError
 from synthdp.privacy import misfits_of
 from synthdp.privacy.noise import Streams

@@ -12,15 +12,15 @@ import pandas as pd
 import pytest
 import yaml
 
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.errors import BudgetError, GateError, SynthdpError, WrongTableError, budget_note
-from synthdp.ledger.ledger import Ledger
+from synthdp.ledger import Ledger
 from synthdp.model.planning import plan_for
 from synthdp.privacy import accounting, plan
 from synthdp.privacy.events.kinds import kind_of
-from synthdp.release.run import release
-from synthdp.spec.load.loader import parse_spec
-from synthdp.verify.checks import verify_bundle
+from synthdp.release import release
+from synthdp.spec import parse_spec
+from synthdp.verify import verify_bundle
 from tests.builders import PREDICT_COLUMNS, build_spec, skeleton
 
 pytestmark = pytest.mark.check

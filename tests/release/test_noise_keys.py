@@ -13,8 +13,7 @@ import pytest
 
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.session import Session
-from synthdp.release import open_session
-from synthdp.release.run import resume
+from synthdp.release import open_session, resume
 from tests.release.conftest import interrupt
 
 pytestmark = pytest.mark.check

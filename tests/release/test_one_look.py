@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.audit.folder import AttackFolder
+from synthdp.audit import AttackFolder
 from synthdp.errors import BudgetError, OutputError
-from synthdp.ledger.ledger import Lease, Ledger
+from synthdp.ledger import Lease, Ledger
 from synthdp.privacy.journal import Journal
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.release import run as release_module
 from synthdp.release import run_folder
-from synthdp.verify.checks import verify_bundle
+from synthdp.verify import verify_bundle
 from tests.release.conftest import interrupt
 
 pytestmark = pytest.mark.check

@@ -15,7 +15,7 @@ from synthdp.privacy.private import _KERNEL_KEY, Receipt, Released
 from synthdp.release import job as amend
 from synthdp.release import open_session
 from synthdp.release import run as publishing
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import parse_spec
 from tests.builders import PREDICT_COLUMNS, skeleton
 
 SPEC = {**skeleton(), "columns": PREDICT_COLUMNS, "graph": {"mode": "none"}}

@@ -8,16 +8,15 @@ import yaml
 from scipy.optimize import brentq
 
 from synthdp.api.text import estimand_line
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.errors import BudgetError
-from synthdp.inference import estimands
+from synthdp.inference import Figure, Rows, estimands
 from synthdp.inference.estimands import effect_figure
-from synthdp.inference.figures import Figure, Rows
 from synthdp.model.planning import plan_for
 from synthdp.privacy.mechanisms.sums import SQUARE, NoisySums, StratumSums
-from synthdp.release.played import StandIn, check_answered, played_estimands, with_noise
+from synthdp.release import StandIn, check_answered, played_estimands, with_noise
 from synthdp.release.what_if import figures_table, reaching, what_if
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import parse_spec
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import build_spec, skeleton
 

@@ -14,22 +14,20 @@ import pytest
 import yaml
 
 from synthdp import Bundle
+from synthdp.audit import ShadowTrainer, TableMeasurer, shadow_spec
 from synthdp.audit import plan as audit
 from synthdp.audit.plan import public_graph
-from synthdp.audit.shadow_models import ShadowTrainer, TableMeasurer, shadow_spec
 from synthdp.bundle import audit_markdown
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import encode
+from synthdp.data import Domain, encode
 from synthdp.errors import OutputError, SpecError
-from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph import CausalGraph, GraphEdge
 from synthdp.model.planning import plan_for
 from synthdp.privacy import plan
 from synthdp.privacy.mechanisms.marginals import ChosenMarginals
-from synthdp.release.run import release, resume
+from synthdp.release import release, resume
+from synthdp.spec import load_spec
 from synthdp.spec.amendment import amendment
-from synthdp.spec.load.loader import load_spec
-from synthdp.verify import Reader
-from synthdp.verify.checks import verify_bundle
+from synthdp.verify import Reader, verify_bundle
 from synthdp.verify.rewritten import check_graph
 from synthdp_attacks import WhiteBox
 from tests.builders import predict_spec, predict_table

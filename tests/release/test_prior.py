@@ -13,18 +13,15 @@ import pytest
 import yaml
 
 from synthdp import Spec
-from synthdp.bundle.content import sha256
-from synthdp.bundle.noisy_values import level_law
-from synthdp.data.domain import Domain
+from synthdp.bundle import level_law, sha256
+from synthdp.data import Domain
 from synthdp.errors import BudgetError, DataError, SpecError
 from synthdp.graph.predict import pair_tables
-from synthdp.inference.copies import copies_of
-from synthdp.release import run
-from synthdp.release.prior import public_rows, with_digest
-from synthdp.release.run import release, resume
-from synthdp.spec.load.loader import load_spec, parse_any
+from synthdp.inference import copies_of
+from synthdp.release import public_rows, release, resume, run, with_digest
+from synthdp.spec import load_spec, parse_any
 from synthdp.spec.model import ReleaseSpec
-from synthdp.verify.checks import inspect_bundle, verify_bundle
+from synthdp.verify import inspect_bundle, verify_bundle
 from tests.builders import predict_spec, predict_table
 from tests.release.conftest import dying, refit
 

@@ -12,14 +12,12 @@ import pytest
 import yaml
 
 from synthdp.errors import BoundaryError
-from synthdp.ledger.entries import INTERNAL
-from synthdp.ledger.ledger import Ledger
+from synthdp.ledger import INTERNAL, Ledger
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.source import read_texts
 from synthdp.release import private_init
-from synthdp.spec.load.loader import load_spec
+from synthdp.spec import load_spec, yaml_value
 from synthdp.spec.model import CsvSource, Dataset, DeclaredRows, Number, RowUnit
-from synthdp.spec.writing import yaml_value
 
 pytestmark = pytest.mark.check
 

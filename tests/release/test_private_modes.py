@@ -16,7 +16,7 @@ import pytest
 from synthdp.audit.plan import write_record
 from synthdp.bundle import CONFIDENTIAL_FILE, PUBLIC_FILE, AuditRecord
 from synthdp.files import private_folder
-from synthdp.ledger.ledger import Ledger
+from synthdp.ledger import Ledger
 from synthdp.release import run_folder
 from synthdp.tracking import quiet
 

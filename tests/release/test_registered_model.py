@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import synthdp
-from synthdp.release.run import release
+from synthdp.release import release
 from synthdp.tracking import Tracker, TrackingRecord, log_later
 from synthdp.tracking.server import USER, latest_runs, serving
 from tests.release.conftest import Tiny

@@ -11,10 +11,10 @@ import yaml
 
 import synthdp as face
 from synthdp.errors import GateError
-from synthdp.inference.answer import Answer, answer_tables
+from synthdp.inference import Answer, answer_tables
 from synthdp.release import rehearse as rehearsed_estimands
 from synthdp.release.rehearse import rehearse
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import parse_spec
 from tests.builders import skeleton
 
 pytestmark = pytest.mark.check

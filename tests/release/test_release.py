@@ -13,19 +13,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthdp.audit.folder import TABLE_RELEASES
-from synthdp.bundle.write import WRITING
+from synthdp.audit import TABLE_RELEASES
+from synthdp.bundle import WRITING
 from synthdp.errors import BudgetError, DataError, OutputError, VerifyError
 from synthdp.privacy import accounting, plan
 from synthdp.privacy.dpsgd.training import Training
 from synthdp.privacy.events.kinds import event_from_json, event_to_json, with_holdout
 from synthdp.privacy.mechanisms.marginals import ChosenMarginals, NoisyMarginals
+from synthdp.release import TRACKED, release
 from synthdp.release.gates import Figure, check_gates
-from synthdp.release.run import release
-from synthdp.release.tracked import TRACKED
-from synthdp.spec.load.loader import load_spec
+from synthdp.spec import load_spec
 from synthdp.spec.model import Gate
-from synthdp.verify.checks import inspect_bundle, verify_bundle
+from synthdp.verify import inspect_bundle, verify_bundle
 from tests.release.conftest import SPEC, Tiny, certificate, internal, table
 
 pytestmark = pytest.mark.check

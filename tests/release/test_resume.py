@@ -19,8 +19,8 @@ import pytest
 
 from synthdp.errors import OutputError, budget_note
 from synthdp.privacy import source
-from synthdp.release.run import resume
-from synthdp.verify.checks import verify_bundle
+from synthdp.release import resume
+from synthdp.verify import verify_bundle
 from tests.release.conftest import InterruptedAt, Tiny, dying, interrupt
 
 pytestmark = pytest.mark.check

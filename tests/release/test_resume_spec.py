@@ -15,10 +15,8 @@ from synthdp.errors import OutputError, VerifyError
 from synthdp.model import ConstraintsUnmet, DrawSettings
 from synthdp.privacy import plan
 from synthdp.privacy.session import Session
-from synthdp.release import job
-from synthdp.release.judge import NotJudged
-from synthdp.release.run import resume
-from synthdp.verify.checks import verify_bundle
+from synthdp.release import NotJudged, job, resume
+from synthdp.verify import verify_bundle
 from tests.release.conftest import Tiny, dying, moved, refit, table
 
 pytestmark = pytest.mark.check
@@ -197,7 +195,7 @@ def test_a_table_whose_scores_were_counted_stays_as_it_is(
 def test_verify_sees_an_amendment_of_what_was_paid_for_or_one_that_was_taken_out(
     stuck: Any,
 ) -> None:
-    from synthdp.ledger.entries import Entry, entry_hash
+    from synthdp.ledger import Entry, entry_hash
 
     resume(stuck.out, spec_path=other(stuck, constraints=[]))
     file = stuck.bundle / "privacy" / "ledger.json"

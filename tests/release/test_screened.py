@@ -12,19 +12,16 @@ import numpy as np
 import pytest
 import yaml
 
-from synthdp.audit import runnable
-from synthdp.audit.shadow_models import TableMeasurer, plan_at, shadow_spec
-from synthdp.data.column_domain import ColumnDomain
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import encode
+from synthdp.audit import TableMeasurer, plan_at, runnable, shadow_spec
+from synthdp.data import ColumnDomain, Domain, encode
 from synthdp.graph import predict
 from synthdp.model.planning import plan_for
 from synthdp.privacy import plan
 from synthdp.privacy.mechanisms.pair_screen import MAX_LEVELS, ChosenScreen, PairScreen
+from synthdp.release import release, resume
 from synthdp.release.rehearse import rehearse
-from synthdp.release.run import release, resume
-from synthdp.spec.load.loader import load_spec
-from synthdp.verify.checks import verify_bundle
+from synthdp.spec import load_spec
+from synthdp.verify import verify_bundle
 from tests.builders import predict_spec, predict_table
 
 pytestmark = pytest.mark.check

@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.audit import membership
-from synthdp.audit.membership import attack_rows, declared_facts
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import encode
+from synthdp.audit import attack_rows, declared_facts, membership
+from synthdp.data import Domain, encode
 from synthdp.errors import BudgetError
-from synthdp.graph.causal import CausalGraph
-from synthdp.ledger.ledger import Ledger
+from synthdp.graph import CausalGraph
+from synthdp.ledger import Ledger
 from synthdp.progress import unheard
 from synthdp.release import open_session
-from synthdp.spec.load.loader import load_spec
+from synthdp.spec import load_spec
 from synthdp_attacks import MembershipReport, Serial, shared_confidence
 from tests.release.conftest import table
 

@@ -11,18 +11,17 @@ import pandas as pd
 import pytest
 import yaml
 
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.errors import SpecError
-from synthdp.ledger.entries import Balance
+from synthdp.ledger import Balance
 from synthdp.model.planning import plan_for
 from synthdp.privacy import accounting
 from synthdp.privacy.events.kinds import event_from_json, event_to_json
 from synthdp.privacy.table import Table
+from synthdp.release import resume
 from synthdp.release.plan_view import plan_facts
-from synthdp.release.run import resume
-from synthdp.spec.load.loader import load_spec
-from synthdp.verify import PlanLimits, event_problems
-from synthdp.verify.checks import verify_bundle
+from synthdp.spec import load_spec
+from synthdp.verify import PlanLimits, event_problems, verify_bundle
 from tests.release.conftest import certificate, interrupt
 
 pytestmark = pytest.mark.check

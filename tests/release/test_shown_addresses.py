@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from synthdp.errors import SynthdpError
-from synthdp.ledger.ledger import Ledger
+from synthdp.ledger import Ledger
 from synthdp.spec import UNSHOWN, reason, shown_address, shown_path
 
 pytestmark = pytest.mark.check

@@ -14,16 +14,15 @@ from xml.etree import ElementTree
 
 import pytest
 
-from synthdp.audit.membership import WHITE_BOX, Board
-from synthdp.audit.shadow_models import plan_at
-from synthdp.data.domain import Domain
+from synthdp.audit import WHITE_BOX, Board, plan_at
+from synthdp.data import Domain
 from synthdp.errors import OutputError
-from synthdp.evaluate.learners import PAPER_CLASSIFIERS
+from synthdp.evaluate import PAPER_CLASSIFIERS
 from synthdp.model.planning import plan_for
 from synthdp.progress import shown_on
 from synthdp.release import study as room
 from synthdp.release.study import DECLARED, Arm, Line, comparable, study, without_graph
-from synthdp.spec.load.loader import load_spec
+from synthdp.spec import load_spec
 from synthdp_attacks import CLASSIFIERS, EXTRACTORS, LIKELIHOODS, MAIN, Serial
 from tests.release.conftest import MODES, Heard, InterruptedAt, Tiny, merged
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from synthdp.spec.load.loader import load_spec
+from synthdp.spec import load_spec
 from tests.release.conftest import SPEC, table
 
 pytestmark = pytest.mark.check

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from synthdp.api.text import Rows, shared
 from synthdp.cli.main import app
 from synthdp.cli.options import COMMANDS, GRAPH_COMMANDS, _Verdicts, say
-from synthdp.release.job import quality_of
+from synthdp.release import quality_of
 
 LINES = [("synthdp", name) for commands in COMMANDS.values() for name in commands]
 LINES += [("synthdp graph", name) for name in GRAPH_COMMANDS]

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from synthdp.errors import SpecError, VerifyError
-from synthdp.verify.checks import verify_bundle
+from synthdp.verify import verify_bundle
 
 pytestmark = pytest.mark.check
 

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from synthdp.errors import SpecError
-from synthdp.graph.causal import CausalGraph
-from synthdp.release.run import release
-from synthdp.spec.load.loader import parse_spec
-from synthdp.verify.checks import inspect_bundle, verify_bundle
+from synthdp.graph import CausalGraph
+from synthdp.release import release
+from synthdp.spec import parse_spec
+from synthdp.verify import inspect_bundle, verify_bundle
 from tests.builders import predict_spec, skeleton
 
 pytestmark = pytest.mark.check

@@ -15,24 +15,21 @@ import pandas as pd
 import pytest
 import yaml
 
-from synthdp.bundle.content import sha256
-from synthdp.bundle.noisy_values import read_tables
-from synthdp.bundle.waves import INNOVATIONS, WAVES
-from synthdp.data.domain import Domain
+from synthdp.bundle import INNOVATIONS, WAVES, read_tables, sha256
+from synthdp.data import Domain
 from synthdp.errors import OutputError, SpecError, VerifyError
 from synthdp.files import SUMS, text_sha256
 from synthdp.graph import predict
 from synthdp.graph.level_groups import groups_of
-from synthdp.inference.answer import Questions
-from synthdp.ledger.ledger import Ledger
+from synthdp.inference import Questions
+from synthdp.ledger import Ledger
 from synthdp.privacy import plan
+from synthdp.release import release
 from synthdp.release.gates import red_lines
-from synthdp.release.run import release
-from synthdp.report.index import render_index
-from synthdp.sample.sampler import Sampler
-from synthdp.spec.load.loader import load_spec, parse_any, parse_spec
-from synthdp.verify.checks import inspect_bundle, verify_bundle
-from synthdp.verify.releases import index_of
+from synthdp.report import render_index
+from synthdp.sample import Sampler
+from synthdp.spec import load_spec, parse_any, parse_spec
+from synthdp.verify import index_of, inspect_bundle, verify_bundle
 from tests.builders import PREDICT_ROWS, predict_spec, predict_table
 
 pytestmark = pytest.mark.check

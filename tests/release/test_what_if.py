@@ -9,14 +9,14 @@ import pytest
 import yaml
 
 import synthdp
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.errors import BudgetError, OutputError
 from synthdp.model.planning import plan_for
 from synthdp.privacy import accounting
 from synthdp.privacy.plan import ReleasePlan
-from synthdp.release.expectations import expected_quality
+from synthdp.release import expected_quality
 from synthdp.release.what_if import MAX_EPSILONS, figures_table, what_if
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import parse_spec
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import skeleton
 

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from synthdp.release.tracked import TRACKED
+from synthdp.release import TRACKED
 from synthdp.tracking import AttackOutcome, PublicationVerdict, Tracker
 
 pytestmark = pytest.mark.check

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from synthdp.api.text import plan_text
-from synthdp.ledger.entries import Balance
+from synthdp.ledger import Balance
 from synthdp.release.plan_view import plan_facts
-from synthdp.spec.load.loader import load_spec, parse_spec
+from synthdp.spec import load_spec, parse_spec
 from tests.differential.coins import CoinsInTurn
 from tests.differential.harness import Tape, run
 from tests.inference.conftest import stated

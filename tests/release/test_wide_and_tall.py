@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks.scaling import Point, run_apart
-from synthdp.verify.checks import verify_bundle
+from synthdp.verify import verify_bundle
 
 pytestmark = pytest.mark.check
 

@@ -13,7 +13,7 @@ import pytest
 from synthdp.errors import WrongTableError
 from synthdp.model.planning import check_total, noisy_total
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.spec.load.loader import load_spec
+from synthdp.spec import load_spec
 
 pytestmark = pytest.mark.check
 

@@ -6,8 +6,8 @@ from unittest.mock import ANY
 
 import pytest
 
-from synthdp.data.domain import Domain
-from synthdp.inference.figures import Rows
+from synthdp.data import Domain
+from synthdp.inference import Rows
 from synthdp.model.planning import Total, _slack
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.spec.model import ReleaseSpec

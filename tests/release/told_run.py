@@ -6,8 +6,8 @@ from unittest.mock import ANY
 
 import pytest
 
-from synthdp.inference.figures import Rows
-from synthdp.ledger.waves import Wave
+from synthdp.inference import Rows
+from synthdp.ledger import Wave
 from synthdp.privacy.calibration import expected_fit_rows, sample_rate
 from synthdp.privacy.plan import MEASURE, TRAIN
 from tests.release import seams

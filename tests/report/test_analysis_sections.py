@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data import ColumnDomain, Domain
 from synthdp.evaluate import (
     CoverageRow,
     Dependence,
@@ -15,13 +15,13 @@ from synthdp.evaluate import (
     EvaluationReport,
     IndependenceReport,
     IndependenceRow,
+    SubgroupRow,
+    TwoSampleRow,
+    summarize,
 )
 from synthdp.evaluate.fidelity import fidelity, pair_plot
-from synthdp.evaluate.learners import summarize
-from synthdp.evaluate.run import SubgroupRow, TwoSampleRow
 from synthdp.evaluate.utility import UtilityReport, UtilityRow
-from synthdp.report import Budget, ReportContent, render
-from synthdp.report.internal.sections import analysis
+from synthdp.report import Budget, ReportContent, analysis, render
 
 DOMAIN = Domain(tuple(ColumnDomain(n, "categorical", ("x", "y"), False) for n in ("<b>a", "c")))
 CODES = np.array([[0, 0], [1, 1], [0, 1], [1, 1]], dtype=np.uint16)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data import ColumnDomain, Domain
 from synthdp.drawing import charts
 from synthdp.evaluate import EvaluationReport
 from synthdp.evaluate.fidelity import fidelity

@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import Codes
+from synthdp.data import Codes, Domain
 from synthdp.evaluate.dp_scores import dp_scores_of, fit_scorecard, headline
 from synthdp.evaluate.fidelity import nearest_distribution, sampling_floor
 from synthdp.privacy.mechanisms.marginals import NoisyTable

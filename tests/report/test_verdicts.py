@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from synthdp.bundle import gate_words
-from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.evaluate import CoverageRow
+from synthdp.data import ColumnDomain, Domain
+from synthdp.evaluate import CoverageRow, TwoSampleRow
 from synthdp.evaluate.dp_scores import ChargedScore
 from synthdp.evaluate.fidelity import fidelity, sampling_distance
-from synthdp.evaluate.run import TwoSampleRow
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.release.gates import Figure, check_gates
 from synthdp.report import (
     About,
+    Bounds,
     Came,
     EstimandBeside,
     GateResult,
@@ -27,6 +27,7 @@ from synthdp.report import (
     Look,
     Measured,
     PublicContent,
+    Verdict,
     attack_card,
     forecasts,
     mean_noise,
@@ -40,7 +41,6 @@ from synthdp.report import (
     shares,
     verdicts,
 )
-from synthdp.report.verdicts import Bounds, Verdict
 from synthdp.spec.model import Gate
 from tests.report.test_public import facts, public, table_of
 from tests.report.test_report import attack, content

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.errors import SpecError
 from synthdp.sample import allowed, check_possible, conditions_of, settings_of
 from synthdp.spec import parse

@@ -17,16 +17,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from synthdp.bundle import write_blocks
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.errors import OutputError, SpecError
 from synthdp.graph.level_groups import LevelLaw
-from synthdp.model import Constraints
+from synthdp.model import CausalVae, Constraints, Synthesizer, arrays
 from synthdp.model.ancestral import Architecture
-from synthdp.model.network import CausalVae
-from synthdp.model.synthesizer import Synthesizer, arrays
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.sample import settings_of
-from synthdp.sample.sampler import SETTINGS, Sampler, Weighing, one_use
+from synthdp.sample import SETTINGS, Sampler, Weighing, one_use, settings_of
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import skeleton
 

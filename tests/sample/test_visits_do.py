@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from synthdp.data.visits import VisitFrame
+from synthdp.data import VisitFrame
 from synthdp.errors import OutputError, SpecError
-from synthdp.model.visits.draw import Intervention, trajectories
-from synthdp.model.visits.laws import Law, VisitModel, groups_of_views, sizes_of
+from synthdp.model import Intervention, Law, VisitModel, groups_of_views, sizes_of, trajectories
 from synthdp.sample import Lost, drawn_frames, intervention
 from synthdp.spec.model import LinkedSpec
 from tests.visits import linked_dict

@@ -6,13 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.errors import OutputError, QueryError, SpecError
-from synthdp.inference.effect_query import EffectQuery
-from synthdp.inference.words import next_time
+from synthdp.inference import EffectQuery, next_time
 from synthdp.sample import conditions_of, settings_of
-from synthdp.spec import listed_names, parse, parse_query, quoted, setting_of
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import listed_names, parse, parse_query, parse_spec, quoted, setting_of
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import build_spec, skeleton
 

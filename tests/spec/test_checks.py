@@ -8,9 +8,7 @@ import yaml
 from pydantic import TypeAdapter
 
 from synthdp.errors import SpecError
-from synthdp.spec.checks.budget import suggested_delta
-from synthdp.spec.checks.checks import check, cross_problems
-from synthdp.spec.load.loader import load_spec, parse_spec
+from synthdp.spec import check, cross_problems, load_spec, parse_spec, suggested_delta
 from synthdp.spec.model import Categorical, Column, Graph, ReleaseSpec
 from tests.builders import skeleton
 

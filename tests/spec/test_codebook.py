@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synthdp.errors import DataError, OutputError, SynthdpError
-from synthdp.spec import FORMATS, Codebook, Described, entry_of, read_codebook
-from synthdp.spec.draft import draft_spec
-from synthdp.spec.writing import Blank
+from synthdp.spec import FORMATS, Blank, Codebook, draft_spec, entry_of, read_codebook
+from synthdp.spec.codebook import Described
 
 CANARY = "CANARY-7"
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from synthdp.errors import SpecError
-from synthdp.spec import parse
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import parse, parse_spec
 from synthdp.spec.model import Categorical, Column, Integer
 from tests.builders import skeleton
 

@@ -7,18 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from synthdp.bundle.descriptions import spec_yaml
+from synthdp.bundle import spec_yaml
 from synthdp.errors import DataError, SpecError
-from synthdp.spec import Codebook, Described, GoBackError, KeptAnswers, ask_column, with_back
-from synthdp.spec.draft import (
+from synthdp.spec import (
+    Codebook,
     FoundColumn,
+    GoBackError,
     Header,
+    KeptAnswers,
     Request,
+    ask_column,
     draft_spec,
+    parse_spec,
     private_draft,
     read_header,
+    with_back,
 )
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec.codebook import Described
 from synthdp.spec.model import Boolean, Categorical, Datetime, IdUnit, Integer, Number, Ordinal
 
 CANARY = "canary-7391"

@@ -11,9 +11,8 @@ from typer.testing import CliRunner
 import synthdp
 from synthdp.cli.main import app
 from synthdp.errors import DataError, OutputError, SpecError
-from synthdp.spec import KeptAnswers
+from synthdp.spec import KeptAnswers, parse_any
 from synthdp.spec.draft_linked import draft_linked, table_names
-from synthdp.spec.load.loader import parse_any
 from synthdp.spec.model import Datetime, LinkedSpec
 from tests.spec.test_draft import CANARY, Interrupted, Script
 

@@ -11,8 +11,7 @@ import pytest
 
 import synthdp
 from synthdp.errors import SpecError
-from synthdp.spec import edit
-from synthdp.spec.edit import add_arrow, add_item, arrows, drop, drop_arrow, set_value
+from synthdp.spec import add_arrow, add_item, arrows, drop, drop_arrow, edit, set_value
 from synthdp.spec.load.yaml_tree import Node, read
 
 ROOT = Path(__file__).parents[2]

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from synthdp.errors import SpecError
-from synthdp.spec.checks.checks import check
-from synthdp.spec.model.rules import fill_defaults
+from synthdp.spec import check, fill_defaults
 from tests.builders import build_spec
 
 COLUMNS = {"x": {"type": "boolean"}, "n": {"type": "integer", "lower": 0, "upper": 9}}

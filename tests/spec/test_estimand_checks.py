@@ -2,11 +2,10 @@
 
 import pytest
 
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.errors import BudgetError, SpecError
 from synthdp.model.planning import plan_for
-from synthdp.spec.checks.checks import traps
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import parse_spec, traps
 from synthdp.spec.model import ReleaseSpec
 
 SPEC = """

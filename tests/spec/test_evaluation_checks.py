@@ -3,7 +3,7 @@
 import pytest
 
 from synthdp.errors import SpecError
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import parse_spec
 
 SPEC = """
 synthdp: 1
@@ -61,7 +61,7 @@ def test_mistakes_are_told(case: str) -> None:
 
 
 def test_scores_are_bought_for_a_share_of_the_whole_and_the_rest_is_split() -> None:
-    from synthdp.data.domain import Domain
+    from synthdp.data import Domain
     from synthdp.model.planning import plan_for
 
     plain, charged = (

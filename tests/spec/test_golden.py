@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from synthdp.errors import SpecError
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import parse_spec
 
 FOLDER = Path(__file__).parents[1] / "golden" / "specs"
 SPECS = sorted(FOLDER.glob("*.yaml"))

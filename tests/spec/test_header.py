@@ -9,13 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.errors import DataError, SpecError
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY
 from synthdp.privacy.source import read_private
-from synthdp.spec.draft import draft_spec, read_header
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import draft_spec, parse_spec, read_header
 from synthdp.spec.model import ReleaseSpec
 from tests.spec.test_draft import Script
 

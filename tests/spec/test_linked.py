@@ -15,13 +15,22 @@ import pytest
 from synthdp import Spec
 from synthdp.bundle import as_one, linked_yaml
 from synthdp.errors import SpecError
-from synthdp.spec import Node, parse_arrow, parse_node, parse_rule
-from synthdp.spec.checks.linked import linked_traps
-from synthdp.spec.load.loader import load_spec, own_text, parse_any, parse_spec
+from synthdp.spec import (
+    json_schema,
+    linked_engine,
+    linked_traps,
+    load_spec,
+    own_text,
+    parse_any,
+    parse_arrow,
+    parse_node,
+    parse_rule,
+    parse_spec,
+    yaml_text,
+)
+from synthdp.spec.expressions.parsed import Node
 from synthdp.spec.load.yaml_tree import read
 from synthdp.spec.model import LinkedRule, LinkedSpec, ReleaseSpec
-from synthdp.spec.model.rules import linked_engine
-from synthdp.spec.writing import json_schema, yaml_text
 
 FOLDER = Path(__file__).with_name("linked")
 CLINIC = (FOLDER / "clinic.yaml").read_text(encoding="utf-8")

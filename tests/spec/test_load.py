@@ -17,8 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from synthdp.errors import SpecError, SpecProblem
-from synthdp.spec.edit import replaced
-from synthdp.spec.load.loader import load_spec, parse_spec
+from synthdp.spec import load_spec, parse_spec, replaced
 from synthdp.spec.load.yaml_tree import LIMITS, Node, read
 from synthdp.spec.model import Boolean, Categorical, Datetime, Number, Ordinal
 from tests.builders import skeleton

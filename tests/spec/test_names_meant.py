@@ -2,17 +2,14 @@
 
 import pytest
 
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.errors import DataError, OutputError, QueryError, SpecError, SynthdpError
-from synthdp.graph.causal import CausalGraph
-from synthdp.inference.effect_query import EffectQuery
+from synthdp.graph import CausalGraph
+from synthdp.inference import EffectQuery
 from synthdp.privacy import check_columns
 from synthdp.privacy.readers.files import choice
 from synthdp.sample import settings_of
-from synthdp.spec import parse, parse_query
-from synthdp.spec.checks.checks import traps
-from synthdp.spec.load.loader import parse_spec
-from synthdp.spec.load.wording import nearest
+from synthdp.spec import nearest, parse, parse_query, parse_spec, traps
 from synthdp.spec.model import CsvSource, ParquetSource
 from tests.builders import build_spec
 

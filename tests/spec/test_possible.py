@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from synthdp.spec.checks.checks import cross_problems
+from synthdp.spec import cross_problems
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import skeleton
 

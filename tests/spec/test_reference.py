@@ -20,11 +20,9 @@ from docs.site.reference import (
     sections,
     unit,
 )
-from synthdp.spec.load.loader import parse_any
+from synthdp.spec import Labelled, Mapped, json_schema, parse_any
 from synthdp.spec.load.yaml_tree import read
 from synthdp.spec.model import ChosenColumns, LinkedSpec, Model, Privacy, ReleaseSpec
-from synthdp.spec.model.columns import Labelled, Mapped
-from synthdp.spec.writing import json_schema
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "spec.md"
 MODELS = {section.model for section in sections()}

@@ -12,12 +12,20 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synthdp.bundle.descriptions import public_spec, spec_yaml
-from synthdp.data.domain import Domain
+from synthdp.bundle import public_spec, spec_yaml
+from synthdp.data import Domain
 from synthdp.errors import SpecError
 from synthdp.privacy.calibration import make_plan
-from synthdp.spec.checks.checks import traps
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import (
+    FINE_SHARES,
+    LEFT_OUT,
+    PREDICT_SHARES,
+    batch,
+    fine_bins,
+    fine_edges,
+    parse_spec,
+    traps,
+)
 from synthdp.spec.model import (
     Integer,
     Number,
@@ -26,14 +34,6 @@ from synthdp.spec.model import (
     Shares,
     SynthesizerSettings,
     rules,
-)
-from synthdp.spec.model.rules import (
-    FINE_SHARES,
-    LEFT_OUT,
-    PREDICT_SHARES,
-    batch,
-    fine_bins,
-    fine_edges,
 )
 from tests.builders import build_spec, skeleton
 

@@ -8,7 +8,7 @@ import pytest
 
 from synthdp.errors import SpecError
 from synthdp.release.plan_view import spec_warnings
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import parse_spec
 
 SPEC = """\
 synthdp: 1

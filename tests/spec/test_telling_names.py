@@ -5,11 +5,9 @@ from pathlib import Path
 import pytest
 
 from synthdp.errors import SpecError
-from synthdp.ledger.entries import Balance
+from synthdp.ledger import Balance
 from synthdp.release.plan_view import plan_facts, spec_warnings
-from synthdp.spec import likely_id, remarks, unit_warning
-from synthdp.spec.draft import draft_spec
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import draft_spec, likely_id, parse_spec, remarks, unit_warning
 from tests.builders import build_spec
 from tests.spec.test_draft import Script
 

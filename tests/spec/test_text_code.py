@@ -8,11 +8,8 @@ import pytest
 import yaml
 
 from synthdp.errors import SpecError
-from synthdp.spec import parse
-from synthdp.spec.draft import draft_spec
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import TextCode, draft_spec, parse, parse_spec
 from synthdp.spec.model import COLUMN_TYPES, ReleaseSpec
-from synthdp.spec.model.columns import TextCode
 
 ICD = {"type": "text-code", "codes": ["I10", "E11.9", "E11.65", "E10.1", "I10.0"], "prefix": 3}
 

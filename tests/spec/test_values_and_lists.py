@@ -8,11 +8,11 @@ import pytest
 import yaml
 
 from synthdp import Spec
-from synthdp.bundle.descriptions import public_spec, spec_yaml
-from synthdp.data.domain import Domain
+from synthdp.bundle import public_spec, spec_yaml
+from synthdp.data import Domain
 from synthdp.errors import SpecError
 from synthdp.graph import read_graph
-from synthdp.spec.load.loader import load_spec, own_text, parse_spec
+from synthdp.spec import load_spec, own_text, parse_spec
 from synthdp.spec.model import Categorical
 from tests.builders import skeleton
 

@@ -13,7 +13,7 @@ from urllib.error import HTTPError
 
 import pytest
 
-from synthdp.spec.load.loader import load_spec
+from synthdp.spec import load_spec
 from synthdp.tracking import tracker
 from synthdp.tracking.server import Pages, _bound, serving
 from tests.release.conftest import Tiny
@@ -294,7 +294,7 @@ class TestUi:
 @pytest.mark.check
 def test_every_port_of_the_dask_engine_is_closed_to_other_accounts(tmp_path: Path) -> None:
     pytest.importorskip("distributed")
-    from synthdp.data.level_groups import LevelGroups
+    from synthdp.data import LevelGroups
     from synthdp.privacy.engines.on_dask import DaskEngine
     from synthdp.privacy.engines.parts import find_parts
     from tests.privacy.engines.tables import reading_of, write

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from synthdp.errors import GateError, OutputError
-from synthdp.spec.load.loader import parse_spec
+from synthdp.spec import parse_spec
 from synthdp.spec.model import ReleaseSpec
 from synthdp.tracking import (
     PATIENCE,

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from synthdp.audit import Kept
-from synthdp.data.domain import Domain
+from synthdp.data import Domain
 from synthdp.privacy.events.kernel import GumbelMaxDpEvent, SparseVectorDpEvent
 from synthdp.privacy.mechanisms.sums import Arm, Bounded
 from synthdp.privacy.noise import Randomness

@@ -34,8 +34,7 @@ from synthdp.audit.mechanisms.canaries import (
     train,
 )
 from synthdp.bundle import Audit
-from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.data.encoding import Codes
+from synthdp.data import Codes, ColumnDomain, Domain
 from synthdp.privacy import PlannedMechanism
 from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.dpsgd.settings import DpSgd

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.data.level_groups import LevelGroups
+from synthdp.data import ColumnDomain, Domain, LevelGroups
 from synthdp.graph.level_groups import (
     SETTINGS,
     LevelLaw,

@@ -9,7 +9,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from synthdp.data.column_domain import ColumnDomain
+from synthdp.data import ColumnDomain
 from synthdp.graph.margins import FEW_CELLS, few_cells
 from synthdp.graph.predict import SmoothPair, axis, smoothed_pair
 

@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.graph import predict
-from synthdp.graph.discovery.measuring import COLUMNS, SCREEN
+from synthdp.data import ColumnDomain, Domain
+from synthdp.graph import COLUMNS, SCREEN, GraphResult, find_graph, predict, rounds
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.predict import (
     ALL,
@@ -27,7 +26,6 @@ from synthdp.graph.predict import (
     possible_pairs,
     strongest,
 )
-from synthdp.graph.stage import GraphResult, find_graph, rounds
 from synthdp.privacy.mechanisms.marginals import ChosenMarginals, NoisyMarginals, NoisyTable
 from synthdp.privacy.mechanisms.pair_screen import MAX_LEVELS, ChosenScreen, PairScreen
 from synthdp.privacy.plan import MEASURE, ReleasePlan, needed

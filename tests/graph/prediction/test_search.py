@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.graph import predict
+from synthdp.data import ColumnDomain, Domain
+from synthdp.graph import GraphResult, find_graph, predict, rounds
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.predict import (
     ALL,
@@ -20,7 +20,6 @@ from synthdp.graph.predict import (
     prediction_order,
     worth_measuring,
 )
-from synthdp.graph.stage import GraphResult, find_graph, rounds
 from synthdp.privacy.mechanisms.marginals import ChosenMarginals, NoisyMarginals, NoisyTable
 from synthdp.privacy.plan import MEASURE, ReleasePlan, needed
 from synthdp.privacy.private import Released

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data import ColumnDomain, Domain
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.margins import (
     body_of,

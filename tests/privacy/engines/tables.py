@@ -12,9 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import encode_column
-from synthdp.data.level_groups import LevelGroups
+from synthdp.data import Domain, LevelGroups, encode_column
 from synthdp.privacy.engines import on_dask
 from synthdp.privacy.engines.engine import Reading
 from synthdp.privacy.engines.on_dask import DaskEngine

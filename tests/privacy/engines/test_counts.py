@@ -21,9 +21,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from synthdp.data.column_domain import id_text
-from synthdp.data.domain import Domain
-from synthdp.data.level_groups import LevelGroups
+from synthdp.data import Domain, LevelGroups, id_text
 from synthdp.errors import BoundaryError, DataError
 from synthdp.privacy.engines import engine as bounding
 from synthdp.privacy.engines import on_dask

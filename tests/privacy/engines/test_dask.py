@@ -21,8 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from synthdp.data.domain import Domain
-from synthdp.data.level_groups import LevelGroups
+from synthdp.data import Domain, LevelGroups
 from synthdp.errors import DataError
 from synthdp.privacy.engines import on_dask
 from synthdp.privacy.engines.on_arrow import coins_of

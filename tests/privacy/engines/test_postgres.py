@@ -13,9 +13,7 @@ import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import encode_column
-from synthdp.data.level_groups import LevelGroups
+from synthdp.data import Domain, LevelGroups, encode_column
 from synthdp.errors import DataError
 from synthdp.privacy import read_query
 from synthdp.privacy.engines import on_sql

@@ -11,8 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from synthdp.data.domain import Domain
-from synthdp.data.level_groups import LevelGroups
+from synthdp.data import Domain, LevelGroups
 from synthdp.privacy.engines import on_dask, opening
 from synthdp.privacy.engines.engine import Engine, EngineTable, coin, limit
 from synthdp.privacy.engines.on_arrow import ArrowEngine, coins_of

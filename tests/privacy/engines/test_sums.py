@@ -13,11 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from synthdp.data import Basis
-from synthdp.data.column_domain import id_text
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import cleaned, encode, operand_values
-from synthdp.data.level_groups import LevelGroups
+from synthdp.data import Basis, Domain, LevelGroups, cleaned, encode, id_text, operand_values
 from synthdp.errors import BoundaryError
 from synthdp.privacy import table as adding
 from synthdp.privacy.engines import on_arrow, on_dask

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from synthdp.data.level_groups import LevelGroups
+from synthdp.data import LevelGroups
 from synthdp.privacy.engines.on_arrow import ArrowEngine
 from synthdp.privacy.engines.on_dask import DaskEngine
 from synthdp.privacy.engines.on_sql import SqlEngine

@@ -11,17 +11,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.data.encoding import encode_column
-from synthdp.data.level_groups import LevelGroups
+from synthdp.data import ColumnDomain, Domain, LevelGroups, encode_column
 from synthdp.errors import DataError
 from synthdp.privacy.engines import statements
 from synthdp.privacy.engines.on_arrow import ArrowEngine
 from synthdp.privacy.engines.on_sql import SqlEngine
 from synthdp.privacy.engines.parts import find_parts
 from synthdp.privacy.engines.statements import Kind, check_kinds, levels_of
+from synthdp.spec import TextCode
 from synthdp.spec.model import Categorical, Column, Datetime, Number, SqlSource
-from synthdp.spec.model.columns import TextCode
 from tests.privacy.engines.tables import (
     ALL,
     BY_ROW,

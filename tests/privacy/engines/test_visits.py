@@ -26,17 +26,14 @@ import pytest
 import sqlalchemy as sa
 
 from benchmarks.linked_engines import spec_text, write_tables
-from synthdp.data.column_domain import id_text
-from synthdp.data.level_groups import LevelGroups
-from synthdp.data.visits import OUTER, PERSONS, SECOND, STEPS, VisitFrame
+from synthdp.data import OUTER, PERSONS, SECOND, STEPS, LevelGroups, VisitFrame, id_text
 from synthdp.errors import DataError
 from synthdp.privacy import LinkedTable, linked_rows, read_linked
 from synthdp.privacy.engines import on_arrow, on_sql, on_visits, parts
 from synthdp.privacy.engines.statements import LEVEL, NUMBER, SOURCE, UNIT, Statement
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY
-from synthdp.spec.load.loader import parse_any
-from synthdp.spec.model.linked import LinkedSpec
+from synthdp.spec import LinkedSpec, parse_any
 from tests.fire.postgres import Server
 from tests.privacy.neighbours.test_in_postgres import PLANNER
 from tests.visits import linked_dict

@@ -16,8 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from synthdp.data.cells import cells_domain
-from synthdp.data.level_groups import LevelGroups
+from synthdp.data import LevelGroups, cells_domain
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY
 from synthdp.privacy.readers.files import seal_dataframe

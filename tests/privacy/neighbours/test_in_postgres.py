@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from synthdp.data.domain import Domain
-from synthdp.data.level_groups import LevelGroups
+from synthdp.data import Domain, LevelGroups
 from synthdp.privacy.engines.on_sql import SqlEngine
 from synthdp.spec.model import Integer, SqlSource
 from tests.fire.postgres import Server

@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 import yaml
 
-from synthdp.bundle.content import sha256
+from synthdp.bundle import sha256
 from synthdp.files import SUMS
-from synthdp.release.linked import LinkedOutcome, release_linked
-from synthdp.spec.load.loader import linked_in
+from synthdp.release import LinkedOutcome, release_linked
+from synthdp.spec import linked_in
 from synthdp.spec.model import LinkedSpec
-from synthdp.verify.checks import inspect_bundle
+from synthdp.verify import inspect_bundle
 
 PERSONS, MOST = 300, 4
 SPEC: dict[str, Any] = {

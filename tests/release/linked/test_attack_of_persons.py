@@ -9,11 +9,11 @@ from typer.testing import CliRunner
 
 from synthdp.audit import linked as audits
 from synthdp.cli.main import app
-from synthdp.data.visits import VisitFrame
+from synthdp.data import VisitFrame
 from synthdp.errors import OutputError, VerifyError
-from synthdp.model.visits.planning import STEP_PAIRS
+from synthdp.model import STEP_PAIRS
 from synthdp.privacy import LinkedTable
-from synthdp.verify.checks import verify_bundle
+from synthdp.verify import verify_bundle
 from tests.release.linked.conftest import run, spec_at, write_spec
 
 ATTACK = {"attacks": {"membership": {"rows": 30, "pairs": 4}}, "privacy": {"epsilon": 3.0}}

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from synthdp.bundle import LinkedBundle
-from synthdp.data.column_domain import ColumnDomain
+from synthdp.data import ColumnDomain
 from synthdp.graph.level_groups import starts_of
 from synthdp.graph.predict import SETTINGS, PairTables, SmoothPair
+from synthdp.model import NEAR, settled, worth_counting
 from synthdp.model.visits import fit
-from synthdp.model.visits.predict import NEAR, settled, worth_counting
 from tests.release.linked.conftest import problems, run, write_spec, write_tables
 
 PREDICT = {"graph": {"mode": "predict", "edges": []}, "evaluation": {"enabled": False}}

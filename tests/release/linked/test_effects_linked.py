@@ -13,9 +13,8 @@ import synthdp
 from synthdp.cli.main import app
 from synthdp.errors import BudgetError, OutputError
 from synthdp.privacy import ChosenOnView
-from synthdp.release.linked import resume_linked
-from synthdp.release.linked_plan import planned_linked
-from synthdp.verify.checks import verify_bundle
+from synthdp.release import planned_linked, resume_linked
+from synthdp.verify import verify_bundle
 from tests.release.linked.conftest import (
     MOST,
     PAID,

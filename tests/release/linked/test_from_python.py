@@ -10,14 +10,14 @@ import sqlalchemy
 
 import synthdp
 from synthdp.cli.review import examine
-from synthdp.data.visits import VisitFrame
+from synthdp.data import VisitFrame
 from synthdp.errors import DataError, OutputError
 from synthdp.privacy import read_linked
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.readers.files import seal_dataframe
-from synthdp.release.linked_plan import planned_linked
-from synthdp.spec.load.loader import own_spec
-from synthdp.verify.checks import verify_bundle
+from synthdp.release import planned_linked
+from synthdp.spec import own_spec
+from synthdp.verify import verify_bundle
 from tests.release.linked.conftest import MOST, SPEC, spec_at, write_spec, write_tables
 from tests.release.linked.test_release_linked import kinds
 

@@ -9,10 +9,10 @@ import pytest
 
 import synthdp
 from synthdp.bundle import LinkedBundle
-from synthdp.data.visits import PERSONS, STEPS, Views
+from synthdp.data import PERSONS, STEPS, Views
+from synthdp.evaluate import RealFigures, real_figures
 from synthdp.evaluate import visits as judged
-from synthdp.evaluate.visits import RealFigures, real_figures
-from synthdp.release.linked_plan import planned_linked
+from synthdp.release import planned_linked
 from tests.release.linked.conftest import problems, run, spec_at, write_spec
 
 pytestmark = pytest.mark.check

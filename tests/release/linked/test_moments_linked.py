@@ -13,8 +13,8 @@ import pytest
 import synthdp
 from synthdp.api.text import linked_plan_text
 from synthdp.errors import SpecError
-from synthdp.release.linked_plan import planned_linked
-from synthdp.verify.checks import verify_bundle
+from synthdp.release import planned_linked
+from synthdp.verify import verify_bundle
 from tests.release.linked.conftest import problems, run, spec_at, write_spec, write_tables
 
 SHARES = {"persons": 0.1, "first": 0.1, "steps": 0.3, "ends": 0.1, "moments": 0.4}

@@ -12,15 +12,14 @@ from typer.testing import CliRunner
 
 import synthdp
 from synthdp.cli.main import app
-from synthdp.data.visits import VisitFrame
+from synthdp.data import VisitFrame
 from synthdp.errors import SpecError, SynthdpError, VerifyError
-from synthdp.inference.answer import Answer, questions_of
-from synthdp.inference.visits import VisitQuestions
+from synthdp.inference import Answer, VisitQuestions, questions_of
+from synthdp.model import estimand_looks
 from synthdp.model.visits.effects import MeasuredEffect
-from synthdp.model.visits.planning import estimand_looks
-from synthdp.release.linked_plan import planned_linked
-from synthdp.spec.load.loader import linked_in
-from synthdp.verify.checks import verify_bundle
+from synthdp.release import planned_linked
+from synthdp.spec import linked_in
+from synthdp.verify import verify_bundle
 from tests.release.linked.conftest import spec_at, write_hospital, write_spec
 
 OF_SPEC = (

@@ -10,13 +10,19 @@ import numpy as np
 import pytest
 
 from synthdp.api.text import linked_plan_text
-from synthdp.audit import linked
-from synthdp.audit.linked import LinkedMeasurer, PersonRows, attack_persons, shadow_linked
-from synthdp.audit.mechanisms.persons import random_persons, read
-from synthdp.data.visits import VisitFrame
-from synthdp.model.visits.planning import plan_linked
+from synthdp.audit import (
+    LinkedMeasurer,
+    PersonRows,
+    attack_persons,
+    linked,
+    random_persons,
+    read,
+    shadow_linked,
+)
+from synthdp.data import VisitFrame
+from synthdp.model import plan_linked
 from synthdp.progress import unheard
-from synthdp.release.linked_plan import planned_linked
+from synthdp.release import planned_linked
 from tests.release.linked.conftest import PAID, PERSONS, SPEC, spec_at, write_spec
 
 PREDICT = {"graph": {"mode": "predict", "edges": []}}

@@ -12,11 +12,10 @@ import synthdp
 from synthdp.api.text import linked_plan_text
 from synthdp.cli.main import app
 from synthdp.errors import BudgetError
-from synthdp.release.linked import release_linked
-from synthdp.release.linked_plan import planned_linked
-from synthdp.spec.load.loader import linked_in
+from synthdp.release import planned_linked, release_linked
+from synthdp.spec import linked_in
 from synthdp.spec.model import LinkedSpec
-from synthdp.verify.checks import verify_bundle
+from synthdp.verify import verify_bundle
 from tests.inference.wards import SHARES, ward_spec
 from tests.release.linked.conftest import problems
 from tests.visits import made_up

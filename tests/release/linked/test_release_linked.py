@@ -13,13 +13,10 @@ import pytest
 
 import synthdp
 from synthdp.errors import BudgetError, OutputError, SynthdpError
-from synthdp.ledger.entries import INTERNAL
-from synthdp.ledger.ledger import Ledger
-from synthdp.release.linked import resume_linked
-from synthdp.release.linked_plan import planned_linked
-from synthdp.sample import sample_linked
-from synthdp.sample.sampler import generator
-from synthdp.verify.checks import verify_bundle
+from synthdp.ledger import INTERNAL, Ledger
+from synthdp.release import planned_linked, resume_linked
+from synthdp.sample import generator, sample_linked
+from synthdp.verify import verify_bundle
 from tests.release.linked.conftest import MOST, run, spec_at, write_spec, write_tables
 
 LOOKS = 7

@@ -9,8 +9,7 @@ from typer.testing import CliRunner
 import synthdp
 from synthdp.cli.main import app
 from synthdp.errors import GateError, SpecError
-from synthdp.ledger.connect import open_book
-from synthdp.ledger.entries import decision_of
+from synthdp.ledger import decision_of, open_book
 from synthdp.spec.model import VISIT_SCORES
 from tests.release.linked.conftest import problems, run, spec_at, write_spec
 

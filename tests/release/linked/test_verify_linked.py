@@ -12,8 +12,8 @@ import pytest
 
 from synthdp.bundle import LINKED_DERIVED
 from synthdp.files import SUMS
+from synthdp.model import STEP_PAIRS
 from synthdp.model.visits import store
-from synthdp.model.visits.planning import STEP_PAIRS
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.release import linked
 from synthdp.verify import LinkedReader
