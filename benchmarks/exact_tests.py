@@ -14,7 +14,7 @@ import numpy.typing as npt
 from scipy.stats import norm
 
 from synthdp.graph.chi_square import Answer
-from synthdp.graph.contrib.rank_pc import noisy_rank_answer
+from synthdp.graph.contrib.rank_pc import rank_answer
 from synthdp.privacy.mechanisms.ranks import STEPS, kendall_sums, spearman_sums
 
 Ints = npt.NDArray[np.int64]
@@ -28,9 +28,7 @@ def exact_kendall(counts: Ints, *, level: float, margin: float) -> Answer:
     variance = float(
         np.sum((9 / (2 * n + 5)) ** 2 * _tied_variance(counts.sum(2), counts.sum(1), n))
     )
-    return noisy_rank_answer(
-        score, variance, noise=0.0, rows=float(n.sum()), level=level, margin=margin
-    )
+    return rank_answer(score, variance, noise=0.0, rows=float(n.sum()), level=level, margin=margin)
 
 
 def _tied_variance(x: Ints, y: Ints, n: Ints) -> Floats:
@@ -57,9 +55,7 @@ def exact_spearman(counts: Ints, *, level: float, margin: float) -> Answer:
     # Var(sum a b) over permutations is sum a^2 sum b^2 / (n - 1).
     spread = _spread(counts.sum(2)) * _spread(counts.sum(1)) / np.maximum(m - 1, 1)
     variance = float(np.sum((3 / np.maximum(m * (m + 1), 1)) ** 2 * spread))
-    return noisy_rank_answer(
-        score, variance, noise=0.0, rows=float(n.sum()), level=level, margin=margin
-    )
+    return rank_answer(score, variance, noise=0.0, rows=float(n.sum()), level=level, margin=margin)
 
 
 def _spread(levels: Ints) -> Floats:

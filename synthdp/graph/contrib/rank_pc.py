@@ -347,25 +347,23 @@ SVT_PC = _searching("search", SparseVectorBudget, partial(sieve_start, examined=
 EM_PC = _searching("selection", private.SelectionBudget, selection_start, em_pc)
 
 
-def noisy_rank_answer(
+def rank_answer(
     score: float, variance: float, *, noise: float, rows: float, level: float, margin: float
 ) -> Answer:
     """Answer of a rank test within strata.
 
-    The test has a score, its noisy `variance` under independence, at least one row's worth, and the
-    deviation of its `noise`; the score is then about normal. Effects are on the scale of a
-    correlation, and for two columns of two levels Cohen's w: |score| / sqrt(variance * rows).
-    `rows` is the number of rows of the score, `level` that of the two-sided test. An upper bound of
-    the effect below `margin` counts as evidence for independence. Without rows the answer is
-    undecided.
+    The test has a score, its `variance` under independence and the deviation of its `noise`; the
+    score is then about normal. Effects are on the scale of a correlation, and for two columns of
+    two levels Cohen's w: |score| / sqrt(variance * rows). `rows` is the number of rows of the
+    score, `level` that of the two-sided test. An upper bound of the effect below `margin` counts as
+    evidence for independence. The answer is undecided where the score has no spread.
 
     That bound is one-sided: a normal score of mean m and that deviation has |m| > |score| + z
     deviation only where it lies more than z deviations from m towards zero, which has probability
     at most `level` [derived here; the deviation is that under independence, so it holds for effects
     near zero, which are those that `margin` asks about].
     """
-    variance = max(variance, 1.0)
-    if not rows > 0:
+    if not variance > 0 or not rows > 0:
         return Answer("undecided", 1.0, 0.0, 0.0, math.inf, math.inf)
     deviation, per_effect = math.hypot(math.sqrt(variance), noise), math.sqrt(variance * rows)
     p_value = float(2 * norm.sf(abs(score) / deviation))
@@ -374,3 +372,8 @@ def noisy_rank_answer(
     verdict: Verdict = "independent" if upper <= margin else "undecided"
     verdict = "dependent" if p_value <= level else verdict
     return Answer(verdict, p_value, score / deviation, abs(score) / per_effect, upper, detectable)
+
+
+def noisy_rank_answer(score: float, variance: float, **settings: float) -> Answer:
+    """As `rank_answer`, of a noisy variance: a negative one counts as one row's worth."""
+    return rank_answer(score, max(variance, 1.0), **settings)
