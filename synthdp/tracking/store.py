@@ -501,6 +501,7 @@ def note(
     quality = [k for k in figures if not k.startswith(others) and not _ENDS.search(k)]
     return template("mlflow_note.md.j2").render(
         headline=headline,
+        up=up,
         allowed=f"{float(facts.get('epsilon', 'nan')):g}",
         planned=figures.get("epsilon_planned"),
         spent=figures.get("epsilon_spent"),

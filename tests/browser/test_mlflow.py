@@ -121,7 +121,7 @@ def test_a_run_shows_verdict_epsilon_and_its_attacks(page: Any, reviewed: Review
     open_run(page, reviewed.published)
     picture(page, "run")
     assert page.get_by_role("heading", name="Released: no gate withheld the bundle").is_visible()
-    assert page.get_by_text(f"{reviewed.epsilon:.4g} of 1").is_visible()
+    assert page.get_by_text(f"{reviewed.epsilon:g} of 1").is_visible()
     assert page.get_by_role("row", name=f"epsilon_spent {reviewed.epsilon}").is_visible()
     page.get_by_role("link", name="attack: membership", exact=True).wait_for()
     page.go_back()
