@@ -460,11 +460,13 @@ def check_plain(given: Mapping[str, object]) -> None:
 
 def check_affordable(spec: Spec, plan: BudgetPlan, balance: Balance) -> None:
     """Raise `BudgetError` where the ledger's cap does not allow what was `Spec.planned`."""
-    from synthdp.bundle.linked import as_one
     from synthdp.ledger.connect import check_affordable
 
-    one = spec.content if spec.linked is None else as_one(spec.linked)
-    check_affordable(one, balance, plan.ledger)
+    if spec.linked is None:
+        return check_affordable(spec.content, balance, plan.ledger)
+    from synthdp.bundle.linked import as_one
+
+    check_affordable(as_one(spec.linked), balance, plan.ledger)
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,8 @@ def _coins(job: Job) -> str:
     coins = coins_of(job.ledger.run_entries(job.folder.run))
     if coins is None:
         coins = secrets.token_hex(16)
-        job.folder.keep_mark(_mark(job, coins))
+        if mark := _mark(job, coins):
+            job.folder.keep(mark)
         return coins
     _check_same(job, coins, f"is not as it was when run {job.folder.run} began")
     return coins
@@ -136,7 +137,7 @@ def _mark(job: Job, coins: str) -> str:
 
 
 def _check_same(job: Job, coins: str, otherwise: str) -> None:
-    if _mark(job, coins) != job.folder.kept_mark:
+    if (mark := _mark(job, coins)) and not job.folder.has(mark):
         path = getattr(job.spec.dataset.source, "path", job.spec.dataset.source.kind)
         raise DataError(
             f"{shown_path(path)!r} {otherwise}: rows in other places have another coin for who is"

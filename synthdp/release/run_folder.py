@@ -31,7 +31,7 @@ from synthdp.errors import BudgetError, OutputError, disk_errors
 from synthdp.files import lock_file, parse_json, read_text, write_whole
 
 FOLDER, PLAN = ".run", "plan.json"
-STATE, LOCK, PUBLISHED, MARK = "state.json", "lock", "published", "files.mark"
+STATE, LOCK, PUBLISHED, MARK = "state.json", "lock", "published", "files-"
 RUN, HOLDOUT = r"[0-9]{8}-[0-9a-f]{12}", r"[0-9a-f]{32}"
 GONE = ".run.gone-"  # what is being removed; anything of this name is rubbish
 RELEASE = "release"
@@ -67,22 +67,19 @@ class RunFolder:
         """A digest of `what` under this folder's half of the key: without it, it tells nothing."""
         return hmac.digest(bytes.fromhex(self.holdout_key), repr(what).encode(), "sha256").hex()
 
-    @property
-    def kept_mark(self) -> str:
-        """The mark of the files that the run's coins are for; empty where none was kept."""
-        path = self.path / MARK
-        return read_text(path) if path.exists() else ""
+    def has(self, mark: str) -> bool:
+        """Whether the run kept this mark; of two that begin it at once, each keeps its own."""
+        return (self.path / f"{MARK}{mark}").exists()
 
-    def keep_mark(self, mark: str) -> None:
-        """Keep the mark of the run's files, durably, before any of them is read.
+    def keep(self, mark: str) -> None:
+        """Keep a mark of the run's files, durably, before any of them is read.
 
         Raises:
             OutputError: its folder cannot be written.
         """
-        if mark:
-            hint = "make room or allow writing; nothing was read or paid"
-            with disk_errors(f"cannot write to {self.path}", hint=hint):
-                write_whole(self.path / MARK, mark)
+        hint = "make room or allow writing; nothing was read or paid"
+        with disk_errors(f"cannot write to {self.path}", hint=hint):
+            write_whole(self.path / f"{MARK}{mark}", "")
 
     @property
     def asked_sha256(self) -> str:

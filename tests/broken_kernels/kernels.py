@@ -376,7 +376,7 @@ KERNELS = {
     ),
     "new coins after a resume": Broken(
         OPENING,
-        (("secrets.token_hex(16) if coins is None else coins", "secrets.token_hex(16)"),),
+        (("if coins is None:\n        coins = secrets", "if True:\n        coins = secrets"),),
         caught=("test_a_resumed_run_holds_out_the_same_units",),
         place=r"test_holdout_coins|test_noise_keys",
         says="with other coins",

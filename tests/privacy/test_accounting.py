@@ -406,7 +406,7 @@ def test_unknown_event_has_no_json() -> None:
 SPREAD = [(6.0, 3), (8.0, 3), (8.0, 3)]  # sigmas of tables, and rows of a unit
 
 
-def at_odds(epsilons: list[float]) -> list[float]:
+def at_odds(epsilons: Sequence[float]) -> list[float]:
     """Delta at each, of a unit that adds all of its rows to one cell of each table: by all values
     of their noise, of those that have a chance.
     """
@@ -419,7 +419,7 @@ def at_odds(epsilons: list[float]) -> list[float]:
     return [float(mass @ np.maximum(0, -np.expm1(e - loss))) for e in epsilons]
 
 
-def in_one(epsilons: list[float]) -> list[float]:
+def in_one(epsilons: Sequence[float]) -> list[float]:
     """What the sum of their bounds says: the least over orders of [CKS20, Proposition 12]."""
     rho = sum(rows**2 / (2 * sigma**2) for sigma, rows in SPREAD)
     a = np.exp(np.linspace(1e-3, 6, 20_000))
@@ -432,7 +432,7 @@ def test_bounds_add_up_however_deep_their_events_lie() -> None:
     all_of, twice = dp_accounting.ComposedDpEvent, dp_accounting.SelfComposedDpEvent
     flat = [first, twice(second, 2)]
     nested = [all_of((all_of((first,)), twice(twice(all_of((second,)), 1), 2)))]
-    epsilons = [0.5, 1.5, 2.5, 3.5]
+    epsilons = (0.5, 1.5, 2.5, 3.5)
     exact, least = at_odds(epsilons), in_one(epsilons)
     for events in (flat, nested, [first, second, second], [all_of(tuple(flat))]):
         found = [
