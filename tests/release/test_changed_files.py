@@ -152,6 +152,17 @@ def test_where_nothing_counts_on_coins_no_file_is_asked_for(
     goes_on(folder)
 
 
+def test_a_mark_is_for_its_own_coins(
+    begun: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a mark of a beginning that was dropped would let its files in under later coins."""
+    folder = begun("csv")
+    with monkeypatch.context() as patch:
+        patch.setattr(open_session, "coins_of", lambda entries: "0" * 32)
+        refused(folder, monkeypatch)
+    goes_on(folder)
+
+
 def test_without_the_mark_a_unit_has_two_coins(
     begun: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
