@@ -170,6 +170,8 @@ def judge(broken: Broken | None, tests: int, failures: dict[str, str]) -> str:
 
 def main(names: Sequence[str]) -> int:
     """Try the kernels of these names (all by default), print a table; 1 if any surprises."""
+    if unknown := set(names) - {UNBROKEN, *KERNELS}:
+        sys.exit(f"no such kernel: {', '.join(sorted(unknown))}; there are {', '.join(KERNELS)}")
     table = Table("kernel", "tests that failed", "verdict", title="Broken kernels")
     surprises = 0
     for name in names or (UNBROKEN, *KERNELS):
