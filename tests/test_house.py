@@ -13,7 +13,7 @@ pytestmark = pytest.mark.check
 
 
 MOST = {
-    "lines of the product": 89_679,
+    "lines of the product": 89_785,
     "files": 310,
     "decisions per 100 lines of code": 27.4,
     "imports, % of lines": 6.9,
