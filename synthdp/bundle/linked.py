@@ -19,7 +19,6 @@ import pandas as pd
 
 from synthdp.bundle.certificate import Certificate, certify
 from synthdp.bundle.content import MAX_ROWS, Bundle, is_linked
-from synthdp.bundle.descriptions import SPEC_HEAD, shown_source
 from synthdp.bundle.noisy_values import (
     MARGINALS,
     sums_from_json,
@@ -64,7 +63,6 @@ from synthdp.spec.load.wording import nearest
 from synthdp.spec.model import (
     VISIT_SCORES,
     Column,
-    Compute,
     Dataset,
     Evaluation,
     Graph,
@@ -74,10 +72,8 @@ from synthdp.spec.model import (
     ReleaseSpec,
     RowUnit,
     Sampling,
-    Signing,
 )
 from synthdp.spec.model.rules import linked_engine
-from synthdp.spec.writing import yaml_text
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -92,38 +88,6 @@ LAWS = {
 
 
 # --- the spec ---
-
-
-def public_linked(spec: LinkedSpec) -> LinkedSpec:
-    """The spec that is published, as `descriptions.public_spec` of one table."""
-    data = spec.dataset
-    tables = {
-        name: table.model_copy(update={"source": shown_source(table.source)})
-        for name, table in data.tables.items()
-    }
-    return spec.model_copy(
-        update={
-            "dataset": data.model_copy(update={"tables": tables}),
-            "privacy": spec.privacy.model_copy(update={"ledger": None}),
-            "sampling": spec.sampling.model_copy(update={"persons": persons_of(spec)}),
-            "tracking": spec.tracking.model_copy(update={"uri": None}),
-            "compute": Compute(),
-            "signing": Signing(),
-        }
-    )
-
-
-def linked_yaml(spec: LinkedSpec) -> str:
-    """A spec as YAML that `parse_any` reads back to an equal one."""
-    content = spec.model_dump(mode="json", exclude_none=True)
-    for columns in content["columns"].values():
-        for column in columns.values():
-            for name in ("values", "known_shares"):
-                if not column.get(name, True):
-                    del column[name]
-            if "edges" in column:
-                del column["bins"]
-    return SPEC_HEAD + yaml_text(content, width=120)
 
 
 def persons_of(spec: LinkedSpec) -> int:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from synthdp.bundle.certificate import profile_of
 from synthdp.bundle.content import (
     MODEL_FILES,
     REPORT,
@@ -19,16 +18,13 @@ from synthdp.bundle.content import (
     refuse,
     released,
 )
-from synthdp.bundle.derived import as_json
-from synthdp.bundle.descriptions import DATACARD
+from synthdp.bundle.descriptions import DATACARD, public_spec
 from synthdp.bundle.linked import (
     LinkedBundle,
     as_one,
     certify_linked,
     linked_tables_json,
-    linked_yaml,
     persons_of,
-    public_linked,
     table_files,
     written_columns,
 )
@@ -36,7 +32,7 @@ from synthdp.bundle.linked_texts import LINKED_DERIVED
 from synthdp.bundle.noisy_values import ESTIMANDS, MARGINALS, sums_json
 from synthdp.bundle.signing import Signer
 from synthdp.bundle.table_files import write_csv, write_parquet
-from synthdp.bundle.write import sum_and_sign, word, write_text
+from synthdp.bundle.write import planned_facts, sum_and_sign, word, write_texts
 from synthdp.ledger.entries import balance_at_reservation
 from synthdp.model.visits import store
 from synthdp.model.visits.fit import FittedVisits
@@ -103,8 +99,7 @@ def write_linked(
     receipts, planned = receipts_of(content), content.plan.stated_spends
     entries = check_paid(content.run, planned, receipts, ledger)
     check_target(folder, force=force)
-    spec, plan = public_linked(content.spec), content.plan
-    balance = balance_at_reservation(ledger.entries(), content.run).to_json()
+    spec, plan = public_spec(content.spec), content.plan
     facts = certify_linked(
         spec,
         plan,
@@ -114,35 +109,21 @@ def write_linked(
         group_epsilons=plan.group_epsilons,
         receipts=receipts,
         signer=signer.identity if signer else None,
-        balance=balance,
+        balance=(balance := balance_at_reservation(ledger.entries(), content.run)).to_json(),
     )
-    told = [e.to_json() for e in entries]
     columns, files = written_columns(spec), table_files(spec)
+    tables, fitted = zip(files.items(), content.synthetic.value, strict=True), content.fitted
+    moments = {} if content.moments is None else {MOMENTS: content.moments.value}
+    counts = linked_tables_json(fitted.tables.value, plan, fitted.arrows.dependent)
+    stated = {MARGINALS: counts | sums_json(moments)}
+    stated |= {} if content.estimands is None else {ESTIMANDS: content.estimands.value}
     with new_folder(folder, force=force) as draft:
-        for (name, (csv, parquet)), frame in zip(
-            files.items(), content.synthetic.value, strict=True
-        ):
+        for (name, (csv, parquet)), frame in tables:
             write_csv(frame, columns[name], draft / csv)
             write_parquet(draft / csv, columns[name], draft / parquet)
-        store.save(content.fitted.model.value, draft)
-        write_text(draft / "spec.yaml", linked_yaml(spec))
-        for name, stated in {
-            MARGINALS: linked_tables_json(
-                content.fitted.tables.value, plan, content.fitted.arrows.dependent
-            )
-            | sums_json({} if content.moments is None else {MOMENTS: content.moments.value}),
-            "privacy/ledger.json": {"run": content.run, "balance": balance, "entries": told},
-            "privacy/certificate.json": facts.model_dump(mode="json"),
-            "privacy/profile.json": profile_of(facts.planned, as_one(spec)),
-        }.items():
-            write_text(draft / name, as_json(stated))
-        if content.estimands is not None:
-            write_text(draft / ESTIMANDS, as_json(content.estimands.value))
+        store.save(fitted.model.value, draft)
         bundle = LinkedBundle(draft, as_one(spec), facts, entries[-1].at[:10], spec)
-        for name, derived in LINKED_DERIVED.items():
-            text = derived.make(bundle)
-            if text is not None:
-                write_text(draft / name, text)
+        write_texts(bundle, LINKED_DERIVED, entries, balance, stated)
         check(bundle)
         sum_and_sign(draft, facts, signer)
     return folder
@@ -150,15 +131,6 @@ def write_linked(
 
 def foresee_linked(spec: LinkedSpec, plan: ReleasePlan) -> None:
     """Compute and word all that a certificate will say of a plan, as `write.foresee` does."""
-    spec = public_linked(spec)
-    facts = certify_linked(
-        spec,
-        plan,
-        run="planned",
-        planned=plan.stated_spends,
-        entries=(),
-        group_epsilons=plan.group_epsilons,
-        receipts={},
-    )
-    bundle = LinkedBundle(Path(), as_one(spec), facts, "2000-01-01", spec)
-    word(bundle, LINKED_DERIVED, DATACARD)
+    spec = public_spec(spec)
+    facts = certify_linked(spec, plan, **planned_facts(plan))
+    word(LinkedBundle(Path(), as_one(spec), facts, "2000-01-01", spec), LINKED_DERIVED, DATACARD)

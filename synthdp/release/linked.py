@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from synthdp.bundle.content import check_target
+from synthdp.bundle.descriptions import published_sha256
 from synthdp.bundle.linked import (
     LinkedBundle,
     as_one,
-    linked_yaml,
     persons_of,
-    public_linked,
     table_files,
 )
 from synthdp.bundle.signing import load_signer
@@ -31,7 +30,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.visits import VisitFrame
 from synthdp.errors import GateError
 from synthdp.evaluate.visits import with_ends
-from synthdp.files import missing_folders, text_sha256
+from synthdp.files import missing_folders
 from synthdp.inference.visit_effects import estimands_json
 from synthdp.ledger.connect import budget_noted, check_affordable, open_ledger
 from synthdp.model.planning import check_total
@@ -76,7 +75,7 @@ class LinkedJob(Job):
     @property
     def published_sha256(self) -> str:
         """Digest of the `spec.yaml` that its bundle has."""
-        return text_sha256(linked_yaml(public_linked(self.linked)))
+        return published_sha256(self.linked)
 
     def sealed(self, streams: Streams) -> Private[Any]:
         """Read and seal both tables; a person is held out of all looks, or of none."""

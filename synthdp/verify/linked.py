@@ -24,6 +24,7 @@ from synthdp.bundle.certificate import Certificate
 from synthdp.bundle.content import MODEL_FILES, REPORT, Bundle
 from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.derived import Derived
+from synthdp.bundle.descriptions import public_spec
 from synthdp.bundle.linked import (
     LAWS,
     LinkedBundle,
@@ -31,7 +32,6 @@ from synthdp.bundle.linked import (
     as_one,
     certify_linked,
     persons_of,
-    public_linked,
     table_files,
     written_columns,
 )
@@ -148,7 +148,7 @@ def _check_spec(reader: Reader) -> Iterator[str]:
     """The spec holds nothing that is not published, and no path."""
     spec = _of(reader).linked
     reader.parsed = reader.spec
-    if public_linked(spec) != spec:
+    if public_spec(spec) != spec:
         yield "spec.yaml: holds paths or addresses that are not published, or no number of persons"
 
 
