@@ -24,8 +24,8 @@ from synthdp.bundle.linked import (
     persons_of,
     table_files,
 )
+from synthdp.bundle.linked_files import LinkedContent, foresee_linked, write_linked
 from synthdp.bundle.signing import load_signer
-from synthdp.bundle.write_linked import LinkedContent, foresee_linked, write_linked
 from synthdp.data.domain import Domain
 from synthdp.data.visits import VisitFrame
 from synthdp.errors import GateError
@@ -47,9 +47,8 @@ from synthdp.release.afterwards import AttackWhen, judging_noted, put_off
 from synthdp.release.gates import Figure, GateVerdict, check_gates
 from synthdp.release.job import Job, check_not_moved, check_spec, withhold
 from synthdp.release.judge import NotJudged, attack_report, guarded, stopped
-from synthdp.release.linked_plan import linked_facts
+from synthdp.release.linked_plan import check_hopeless, linked_facts
 from synthdp.release.open_session import dropped_if_unpaid, open_session
-from synthdp.release.played_visits import check_hopeless
 from synthdp.report.prose import say_of_plan
 from synthdp.sample.linked import drawn_frames
 from synthdp.spec.checks.linked import linked_traps
