@@ -204,7 +204,7 @@ def _shown_source(table: Any) -> Any:
     return table.model_copy(update={"source": source})
 
 
-def spec_yaml(spec: AnySpec) -> str:
+def spec_yaml(spec: ReleaseSpec | LinkedSpec) -> str:
     """A spec as YAML that `synthdp.spec.load.loader` reads back to an equal spec.
 
     Every default is written out, but for those of fields that specs are older than.
