@@ -530,7 +530,7 @@ class Bundle:
         from synthdp.report.sections import ReportTable
 
         if (linked := self._linked) is not None:
-            from synthdp.bundle.linked_texts import visit_content
+            from synthdp.bundle.linked_files import visit_content
             from synthdp.report.public.visits import visit_cards, visit_uses
 
             visits = visit_content(linked)

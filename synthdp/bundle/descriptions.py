@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import yaml
@@ -37,6 +37,7 @@ from synthdp.spec.model import (
     Compute,
     CsvSource,
     Integer,
+    LinkedSpec,
     Number,
     ParquetSource,
     ReleaseSpec,
@@ -48,6 +49,7 @@ from synthdp.spec.model import (
 from synthdp.spec.writing import yaml_text
 
 DATACARD = "DATACARD.md"
+AnySpec = TypeVar("AnySpec", ReleaseSpec, LinkedSpec)
 
 
 def datacard(
@@ -140,29 +142,41 @@ SPEC_HEAD = """\
 """  # noqa: E501
 
 
-def public_spec(spec: ReleaseSpec) -> ReleaseSpec:
+def public_spec(spec: AnySpec) -> AnySpec:
     """The spec that is published.
 
     Kept: all that says what was released and how. Left out: which columns of the source were
     dropped or renamed. Replaced: the paths of source and prior (their last part stays), a SQL
     source's variable and query, the ledger's and MLflow's URLs, the compute backend and its
     address, the variable that names the signing key, the folder of the wave before. Filled in: the
-    number of sampled rows.
+    number of sampled rows, or persons.
     """
-    source, prior = shown_source(spec.dataset.source), spec.prior
-    if prior is not None:
-        prior = prior.model_copy(update={"source" if prior.source else "bundle": prior.name})
+    shown: dict[str, Any] = {
+        "privacy": spec.privacy.model_copy(update={"ledger": None}),
+        "tracking": spec.tracking.model_copy(update={"uri": None}),
+        "signing": Signing(),
+    }
+    if isinstance(spec, LinkedSpec):
+        tables = {name: _shown_source(table) for name, table in spec.dataset.tables.items()}
+        drawn = {"persons": spec.sampling.persons or spec.dataset.persons.rows.value}
+        return spec.model_copy(
+            update=shown
+            | {
+                "dataset": spec.dataset.model_copy(update={"tables": tables}),
+                "sampling": spec.sampling.model_copy(update=drawn),
+                "compute": Compute(),
+            }
+        )
+    if (prior := spec.prior) is not None:
+        name = {"source" if prior.source else "bundle": prior.name}
+        shown["prior"] = prior.model_copy(update=name)
+    drawn = {"rows": spec.sampling.rows or spec.dataset.rows.value}
     return spec.model_copy(
-        update={
-            "dataset": spec.dataset.model_copy(update={"source": source}),
-            "prior": prior,
-            "privacy": spec.privacy.model_copy(update={"ledger": None}),
-            "sampling": spec.sampling.model_copy(
-                update={"rows": spec.sampling.rows or spec.dataset.rows.value}
-            ),
-            "tracking": spec.tracking.model_copy(update={"uri": None}),
+        update=shown
+        | {
+            "dataset": _shown_source(spec.dataset),
+            "sampling": spec.sampling.model_copy(update=drawn),
             "compute": Compute(device=spec.compute.device),
-            "signing": Signing(),
             "waves": shown_waves(spec.waves),
         }
     )
@@ -176,8 +190,9 @@ def shown_waves(waves: Waves | None) -> Waves | None:
     return waves.model_copy(update={"after": after})
 
 
-def shown_source(source: Source) -> Source:
-    """A source without what `public_spec` leaves out."""
+def _shown_source(table: Any) -> Any:
+    """A dataset or a linked table, its source without what `public_spec` leaves out."""
+    source: Source = table.source
     if isinstance(source, ChosenColumns):
         source = source.model_copy(update={"drop": (), "rename": {}})
     if isinstance(source, CsvSource | ParquetSource):
@@ -186,24 +201,27 @@ def shown_source(source: Source) -> Source:
         source = source.model_copy(update={"path": shown})
     elif isinstance(source, SqlSource):
         source = SqlSource(kind="sql", url_env=WITHHELD.upper(), query=WITHHELD)
-    return source
+    return table.model_copy(update={"source": source})
 
 
-def spec_yaml(spec: ReleaseSpec) -> str:
+def spec_yaml(spec: ReleaseSpec | LinkedSpec) -> str:
     """A spec as YAML that `synthdp.spec.load.loader` reads back to an equal spec.
 
     Every default is written out, but for those of fields that specs are older than.
     """
     content = spec.model_dump(mode="json", exclude_none=True)
-    if not spec.graph.unseen_causes:
-        del content["graph"]["unseen_causes"]
-    if not spec.maps:
-        del content["maps"]
-    if content["dataset"]["source"].get("decimal") == ".":
-        del content["dataset"]["source"]["decimal"]
-    if content.get("publication", {}).get("decision") == "optional":
-        del content["publication"]["decision"]
-    for column in content["columns"].values():
+    tables = content["columns"].values()
+    if not isinstance(spec, LinkedSpec):
+        tables = [content["columns"]]
+        if not spec.graph.unseen_causes:
+            del content["graph"]["unseen_causes"]
+        if not spec.maps:
+            del content["maps"]
+        if content["dataset"]["source"].get("decimal") == ".":
+            del content["dataset"]["source"]["decimal"]
+        if content.get("publication", {}).get("decision") == "optional":
+            del content["publication"]["decision"]
+    for column in (column for table in tables for column in table.values()):
         for name in ("values", "known_shares"):
             if not column.get(name, True):
                 del column[name]
@@ -212,7 +230,7 @@ def spec_yaml(spec: ReleaseSpec) -> str:
     return SPEC_HEAD + yaml_text(content, width=120)
 
 
-def published_sha256(spec: ReleaseSpec) -> str:
+def published_sha256(spec: AnySpec) -> str:
     """SHA-256 of the `spec.yaml` that a bundle of `spec` has.
 
     The ledger holds it from the reservation on, and that of each change since. So nothing that says

@@ -6,7 +6,7 @@ Everything that came out of rows must be `Released`, with receipts of charges in
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,31 +101,49 @@ def _write_all(
     write_parquet(draft / CSV_NAME, spec.columns, draft / PARQUET_NAME)
     _write_model(draft, content.model.value)
     steps.begin(describing)
-    told = [e.to_json() for e in entries]
     told_heaps = content.heaps.value if content.heaps else None
-    ledger = {"run": content.run, "balance": balance.to_json(), "entries": told}
     graph = content.graph.value if isinstance(content.graph, Released) else content.graph
     found = {"validation": content.validation.value.to_json()} if content.validation else {}
-    write_text(draft / "spec.yaml", spec_yaml(spec))
-    for name, stated in {
+    stated = {
         "graph.json": graph.to_json() | found,
         "marginals.json": tables_json(content.tables.value) | heaps_json(told_heaps),
-        "privacy/ledger.json": ledger,
-        "privacy/certificate.json": facts.model_dump(mode="json"),
-        "privacy/profile.json": profile_of(facts.planned, spec),
         **({ESTIMANDS: content.estimands.value} if content.estimands else {}),
         **({PRIOR: content.prior.value} if content.prior else {}),
         **({WAVES: waves_json(content.waves)} if content.waves else {}),
-    }.items():
-        write_text(draft / name, as_json(stated))
+    }
     bundle = Bundle(draft, spec, facts, day=entries[-1].at[:10])
-    for name, derived in DERIVED.items():
+    write_texts(bundle, DERIVED, entries, balance, stated, showing=lambda: steps.begin(showing))
+    sum_and_sign(draft, facts, signer)
+
+
+def write_texts(
+    bundle: Bundle,
+    derived: Mapping[str, Derived],
+    entries: Sequence[Entry],
+    balance: Balance,
+    stated: Mapping[str, object],
+    *,
+    showing: Callable[[], None] = lambda: None,
+) -> None:
+    """Write what a bundle states, `stated` by its file and what every bundle does, and what is
+    derived of that; `showing` is called before its report.
+    """
+    draft, facts = bundle.folder, bundle.certificate
+    told = [e.to_json() for e in entries]
+    write_text(draft / "spec.yaml", spec_yaml(bundle.published))
+    for name, content in {
+        **stated,
+        "privacy/ledger.json": {"run": facts.run, "balance": balance.to_json(), "entries": told},
+        "privacy/certificate.json": facts.model_dump(mode="json"),
+        "privacy/profile.json": profile_of(facts.planned, bundle.spec),
+    }.items():
+        write_text(draft / name, as_json(content))
+    for name, own in derived.items():
         if name == REPORT:
-            steps.begin(showing)
-        text = derived.make(bundle)
+            showing()
+        text = own.make(bundle)
         if text is not None:
             write_text(draft / name, text)
-    sum_and_sign(draft, facts, signer)
 
 
 def sum_and_sign(draft: Path, facts: Certificate, signer: Signer | None) -> None:
@@ -144,16 +162,14 @@ def foresee(spec: ReleaseSpec, plan: ReleasePlan, audit: AuditRecord | None = No
     What cannot be computed is an error here, and nothing is lost by it.
     """
     spec = public_spec(spec)
-    facts = certify(
-        spec,
-        run="planned",
-        planned=plan.stated_spends,
-        entries=(),
-        group_epsilons=plan.group_epsilons,
-        receipts={},
-        audit=audit,
-    )
+    facts = certify(spec, **planned_facts(plan), audit=audit)
     word(Bundle(Path(), spec, facts, day="2000-01-01"), DERIVED)
+
+
+def planned_facts(plan: ReleasePlan) -> dict[str, Any]:
+    """What `certify` is told of a run that has not begun."""
+    told = {"planned": plan.stated_spends, "group_epsilons": plan.group_epsilons}
+    return {"run": "planned", "entries": (), "receipts": {}, **told}
 
 
 def word(bundle: Bundle, derived: Mapping[str, Derived], *also: str) -> None:
