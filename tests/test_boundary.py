@@ -31,7 +31,6 @@ KERNEL = "synthdp/privacy/"
 FOR_STEWARD = {
     "synthdp/audit/plan.py",
     "synthdp/release/judge.py",
-    "synthdp/release/judged_visits.py",
     "synthdp/release/tracked.py",
     "synthdp/privacy/private.py",
 }

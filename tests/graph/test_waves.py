@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from synthdp.graph import waves
-from synthdp.graph.margins import Floats, pooled
+from synthdp.graph.margins import pooled
 from synthdp.graph.waves import STEPS, StepSettings, Tables, breaks, series_of, with_earlier
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
