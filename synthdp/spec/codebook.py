@@ -88,7 +88,8 @@ def entry_of(column: CodebookColumn) -> dict[str, Any]:
     Codes make categories, and else the kind decides. Where it is not said that no value is missing,
     some may be.
 
-    >>> entry_of(CodebookColumn("smokes", labels={"0": "no", "1": "yes", "9": ""}, missing_codes=("9",)))
+    >>> labels = {"0": "no", "1": "yes", "9": ""}
+    >>> entry_of(CodebookColumn("smokes", labels=labels, missing_codes=("9",)))
     {'type': 'categorical', 'categories': [0, 1], 'value_labels': {0: 'no', 1: 'yes'}, \
 'missing': True, 'missing_codes': [9]}
     """

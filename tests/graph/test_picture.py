@@ -223,7 +223,8 @@ def test_every_arrow_stays_inside_the_picture() -> None:
 
 
 def test_more_arrows_than_a_reader_can_follow_become_a_matrix() -> None:
-    small, large = chain(PictureSettings().max_arrows + 1), chain(SETTINGS.max_arrows + 2)
+    most = PictureSettings().max_arrows
+    small, large = chain(most + 1), chain(most + 2)
     assert "<path class" in small.to_svg() and 'marker-end="url(#head-' in small.to_svg()
     svg = large.to_svg()
     root = ElementTree.fromstring(svg)
