@@ -430,7 +430,7 @@ KERNELS = {
         tests=("tests/privacy/engines/test_visits.py",),
     ),
     "of two rows of a person the first of the file": Broken(
-        "synthdp/privacy/linked_rows.py",
+        "synthdp/privacy/engines/on_visits.py",
         (
             (
                 "np.lexsort((*self.numbers.T[::-1], *fields, *self.codes.T[::-1], self.units))",
