@@ -51,7 +51,8 @@ def plan(
     """Show every spend, the ledger before and after, and the expected cost and quality; reads no
     rows, also where it rehearses.
     """
-    from synthdp.api.spec import Spec, check_affordable, check_plain
+    from synthdp.api.release import check_plain
+    from synthdp.api.spec import Spec, check_affordable
 
     epsilons = [] if what_if is None else _epsilons(what_if, "--what-if")
     half_width = None if goal is None else _half_width(goal)
@@ -124,7 +125,7 @@ def _epsilons(listed: str, option: str) -> list[float]:
     Raises:
         OutputError: one is no number, or none that a spec may have.
     """
-    from synthdp.release.what_if import check
+    from synthdp.release.plan_view import check
 
     try:
         epsilons = list(map(float, listed.split(",")))
@@ -234,7 +235,7 @@ def release(
     with budget_noted():
         linked = linked_in(text := own_text(spec), path=str(spec))
     if linked is not None:
-        from synthdp.api.spec import check_plain
+        from synthdp.api.release import check_plain
         from synthdp.release.linked import release_linked
 
         check_plain({"--accept-refusals": accept_refusals})
@@ -276,7 +277,7 @@ def resume(
         path, text = kept_spec(out)
         linked = linked_in(text, path=str(path))
     if linked is not None:
-        from synthdp.api.spec import check_plain
+        from synthdp.api.release import check_plain
         from synthdp.release.linked import resume_linked
 
         check_plain({"--spec": spec})

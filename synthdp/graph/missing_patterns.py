@@ -52,7 +52,7 @@ def missing_patterns(
         merged = False
         for pair in sorted(likely, key=lambda pair: -likely[pair].gain):
             first, second = (next(g for g in groups if name in g) for name in pair)
-            if first is not second and _together(first, second, likely):
+            if first is not second and missing_together(first, second, likely):
                 groups = [g for g in groups if g is not first and g is not second]
                 groups, merged = [*groups, first | second], True
                 break
@@ -165,7 +165,7 @@ def _density(distance: float, deviation: float) -> float:
     return math.exp(-((distance / deviation) ** 2) / 2) / (deviation * math.sqrt(2 * math.pi))
 
 
-def _together(
+def missing_together(
     first: Collection[str], second: Collection[str], likely: Mapping[Pair, Compared]
 ) -> bool:
     """Whether all of `first` and all of `second` are missing together.

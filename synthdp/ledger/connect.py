@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from synthdp.errors import BUDGET, BudgetError, VerifyError, WrongTableError, budget_note
+from synthdp.ledger.composition import Wave
 from synthdp.ledger.entries import Balance, Bound, Entry, check_first
-from synthdp.ledger.waves import Wave
 from synthdp.spec import addresses
 from synthdp.spec.load.wording import many
 from synthdp.spec.model import IdUnit, PrivacyUnit, ReleaseSpec

@@ -11,10 +11,10 @@ from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.margins import one_way_probabilities
 from synthdp.graph.missing_patterns import (
     Compared,
-    _together,
     likely_partners,
     missing_as_one,
     missing_patterns,
+    missing_together,
 )
 from synthdp.graph.predict import pair_tables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
@@ -84,10 +84,10 @@ def test_half_together_is_not_together() -> None:
 def test_many_pairs_tell_together_what_none_of_them_does() -> None:
     """Four independent z-scores of 1.2 have a sum of deviation 2: together they are 2.4."""
     likely = {(a, b): Compared(0.1, 1.2) for a in "ab" for b in "cd"}
-    assert not _together("a", "c", likely) and not _together("a", "cd", likely)
-    assert _together("ab", "cd", likely)
+    assert not missing_together("a", "c", likely) and not missing_together("a", "cd", likely)
+    assert missing_together("ab", "cd", likely)
     likely["b", "d"] = Compared(0.1, 0.3)  # 3.9 / 2
-    assert not _together("ab", "cd", likely)
+    assert not missing_together("ab", "cd", likely)
 
 
 def test_a_pattern_has_one_share_and_no_mixed_cell() -> None:

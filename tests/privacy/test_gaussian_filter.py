@@ -1,5 +1,5 @@
-"""The proof in `ledger.filter`, by integration: runs chosen in the light of earlier results stay
-under the cap. And the rule in the ledger: who fixes it, what counts, and what no crash passes.
+"""The proof in `ledger.composition`, by integration: runs chosen in the light of earlier results
+stay under the cap. And the rule in the ledger: who fixes it, what counts, and what no crash passes.
 
 A steward sees what a first run told: it is a Gaussian mechanism, or tells its table with the
 probability that its `lost` allows. From the likelihood ratio that it sees the steward chooses the

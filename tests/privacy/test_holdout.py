@@ -18,7 +18,7 @@ from synthdp.errors import BudgetError
 from synthdp.privacy import accounting
 from synthdp.privacy.calibration import mu_of
 from synthdp.privacy.events import kinds
-from synthdp.privacy.events.composition import composed
+from synthdp.privacy.events.base import composed
 from synthdp.privacy.events.kernel import DiscreteGaussianDpEvent
 from synthdp.privacy.events.kinds import (
     HeldOutDpEvent,

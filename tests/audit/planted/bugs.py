@@ -686,7 +686,7 @@ BUGS: dict[str, Bug] = {
     **sums("strata", strata(), STRATA_BUGS),
     **sums("strata of arms that overlap", strata(split=False), ARMS_BUGS),
     **sums("strata of ranges", ranges, RANGES_BUGS),
-    **bugs("contrast", "mechanisms.contrasts", contrast, CONTRAST, CONTRAST_BUGS),
+    **bugs("contrast", "mechanisms.sums", contrast, CONTRAST, CONTRAST_BUGS),
     **sums("products", products(1), PRODUCTS_BUGS),
     **sums("products of a range", products(4), RANGE_BUGS),
     **bugs("texts", "mechanisms.frequent_texts", texts, FREQUENT, TEXTS_BUGS),
