@@ -34,10 +34,9 @@ from synthdp.graph.level_groups import LevelLaw
 from synthdp.inference import Rows, copies, counted
 from synthdp.inference.estimands import clipped_text
 from synthdp.ledger import connect
-from synthdp.model import Constraints, fit, sampling
+from synthdp.model import Constraints, fit, plan_for, sampling
 from synthdp.model.ancestral import Architecture
 from synthdp.model.fit import architecture_for
-from synthdp.model.planning import plan_for
 from synthdp.model.sampling import _TableDraw, drawn_last
 from synthdp.privacy import calibration
 from synthdp.privacy.mechanisms.marginals import NoisyTable
