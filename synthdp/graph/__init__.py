@@ -4,5 +4,5 @@ __getattr__ = door(
     __name__,
     "formats formats.dot pag tables validation contrib.anm_direction contrib.rank_pc "
     "contrib.rcit_pc causal discovery.measuring discovery.skeleton knowledge prior stage "
-    "discovery margins missing_patterns picture trend",
+    "margins missing_patterns picture trend",
 )

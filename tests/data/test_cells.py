@@ -25,7 +25,6 @@ from synthdp.data import (
     SIZES,
     TEXT,
     TIMES,
-    WHOLE,
     YEARS,
     ZERO,
     cells_domain,
@@ -41,6 +40,7 @@ from synthdp.data import (
 from synthdp.privacy.readers.files import with_point
 from synthdp.spec.model import Categorical
 
+WHOLE = "whole number"
 NASTY = (
     *MISSING_WORDS,
     *("0", "-0", "-0.0", "00", "007", "+7", "-7", " 7", "7 ", "7.", ".5", "-.5", "1e3", "1e-3"),

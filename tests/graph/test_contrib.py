@@ -6,12 +6,12 @@ from typing import get_args
 
 import pytest
 
-from synthdp.graph import ALGORITHMS, Algorithm, algorithm_named
+from synthdp.graph.discovery import ALGORITHMS, Algorithm, algorithm_named
 from synthdp.spec.model import Graph
 
 STAGE = """
 import sys, synthdp.graph.stage
-from synthdp.graph import algorithm_named
+from synthdp.graph.discovery import algorithm_named
 loaded = lambda: sorted(name for name in sys.modules if name.startswith("synthdp.graph.contrib"))
 assert loaded() == [], loaded()
 algorithm_named("svt_pc")

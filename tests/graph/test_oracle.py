@@ -22,7 +22,6 @@ from synthdp.graph import (
     Knowledge,
     Links,
     Pdag,
-    Releaser,
     colliders,
     cpdag_of,
     difference,
@@ -31,6 +30,7 @@ from synthdp.graph import (
     meek,
 )
 from synthdp.graph import graph_of as ranked_graph
+from synthdp.graph.discovery import Releaser
 from synthdp.spec.model import Categorical, Graph
 from tests.graph.oracle import oracle_pc
 

@@ -19,11 +19,11 @@ from synthdp.graph import (
     OrderedTests,
     Scores,
     TrendSettings,
-    algorithm_named,
     has_order,
     together,
 )
 from synthdp.graph.chi_square import Answer
+from synthdp.graph.discovery import algorithm_named
 from synthdp.graph.level_groups import GroupSettings, how_many
 from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.dpsgd.settings import DpSgd

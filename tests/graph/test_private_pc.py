@@ -19,12 +19,12 @@ from synthdp.graph import (
     Knowledge,
     Links,
     Questions,
-    algorithm_named,
     arc_f1,
     deletions,
     graph_of,
     pc_search,
 )
+from synthdp.graph.discovery import algorithm_named
 from synthdp.privacy import HowMany, SparseVectorReply, result_of
 from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.plan import ReleasePlan

@@ -16,14 +16,13 @@ from synthdp.graph import (
     CausalGraph,
     GraphEdge,
     Knowledge,
-    algorithm_named,
     as_ranges,
     from_ranges,
     rounds,
     scores_by_chance,
     screened,
 )
-from synthdp.graph.discovery import measuring
+from synthdp.graph.discovery import algorithm_named, measuring
 from synthdp.graph.discovery.measured_pc import MeasurePlan
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.privacy.calibration import make_search_plan

@@ -33,7 +33,7 @@ from synthdp.graph import CausalGraph, Knowledge
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.inference import Rows, copies, counted
 from synthdp.inference.estimands import clipped_text
-from synthdp.ledger import connect
+from synthdp.ledger import address_of
 from synthdp.model import Constraints, fit, plan_for, sampling
 from synthdp.model.ancestral import Architecture
 from synthdp.model.fit import architecture_for
@@ -198,7 +198,7 @@ def cluster_asked(spec: ReleaseSpec) -> bool:
 
 def ledger(spec: ReleaseSpec) -> str:
     """The address of the ledger of a spec in the folder /folder."""
-    return connect._address(spec, Path("/folder/spec.yaml"))[0]
+    return address_of(spec, Path("/folder/spec.yaml"))[0]
 
 
 def scored(spec: ReleaseSpec) -> Any:

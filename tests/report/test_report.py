@@ -25,6 +25,7 @@ from synthdp.report import (
     Look,
     PageLimits,
     ReportContent,
+    association_text,
     attack_tables,
     crosses,
     most_advantage,
@@ -34,7 +35,6 @@ from synthdp.report import (
     tables,
     write_internal_report,
 )
-from synthdp.report import association as said_of_association
 from synthdp.report import fidelity as said_of_fidelity
 from synthdp.report import utility as said_of_utility
 
@@ -388,11 +388,9 @@ def test_association_sentence_names_the_pair_and_the_direction() -> None:
     real = np.eye(3)
     synthetic = np.eye(3)
     real[0, 2] = real[2, 0] = 0.5
-    said = said_of_association(
-        replace(report, association_real=real, association_synthetic=synthetic)
-    )
+    said = association_text(replace(report, association_real=real, association_synthetic=synthetic))
     assert "1 of 3 pairs" in said and "sort with kind (-0.50, weaker" in said
-    assert "No pair" in said_of_association(
+    assert "No pair" in association_text(
         replace(report, association_real=real, association_synthetic=real)
     )
 

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pytest
 
 from synthdp.data import Domain, LevelGroups
-from synthdp.privacy import open_table
-from synthdp.privacy.engines import on_dask
+from synthdp.privacy.engines import on_dask, opening
 from synthdp.privacy.engines.engine import Engine, EngineTable, coin, limit
 from synthdp.privacy.engines.on_arrow import ArrowEngine, coins_of
 from synthdp.privacy.engines.parts import find_parts
@@ -178,7 +177,7 @@ def test_a_table_is_opened_with_the_declared_holdout_under_its_own_key(
         }
     )
     engine = "dask" if "column" in unit else "arrow"
-    table = open_table(
+    table = opening.open_table(
         dataset,
         Compute(engine=engine),
         DOMAIN,
