@@ -167,7 +167,6 @@ class ContrastDesign:
         return cls(weights, centres, guess, float(squared), lost_all, bias, variance)
 
 
-Floats = npt.NDArray[np.float64]
 _E = TypeVar("_E")
 
 INTERCEPT = "(intercept)"
