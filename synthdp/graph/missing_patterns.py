@@ -42,7 +42,7 @@ class Compared(NamedTuple):
     above_chance: float
 
 
-def missing_patterns(
+def missing_groups(
     tables: Sequence[NoisyTable], columns: Sequence[ColumnDomain]
 ) -> tuple[tuple[str, ...], ...]:
     """Groups of columns whose missing levels, the last ones, come together, in column order."""
@@ -92,7 +92,7 @@ def with_common_shares(
 ) -> list[Floats]:
     """The `margins` `[levels]` of `columns`, with one share missing for all of a pattern."""
     out = {column.name: margin for column, margin in zip(columns, margins, strict=True)}
-    for pattern in missing_patterns(tables, columns):
+    for pattern in missing_groups(tables, columns):
         holding = _by_columns(tables, pattern)
         precision = [_missing(holding, name).deviation ** -2 for name in pattern]
         common = float(np.average([out[name][-1] for name in pattern], weights=precision))

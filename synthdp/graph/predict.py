@@ -56,7 +56,7 @@ from synthdp.graph.discovery.skeleton import Releaser
 from synthdp.graph.knowledge import Pair
 from synthdp.graph.level_groups import LevelLaw, equal_groups, groups_of, on_groups
 from synthdp.graph.margins import Floats, Probabilities
-from synthdp.graph.missing_patterns import likely_partners, missing_as_one, missing_patterns
+from synthdp.graph.missing_patterns import likely_partners, missing_as_one, missing_groups
 from synthdp.graph.prior import PublicRows, paired, shrunk_to
 from synthdp.graph.waves import Tables, with_earlier
 from synthdp.privacy.calibration import adaptive_round
@@ -577,7 +577,7 @@ def pair_tables(law: LevelLaw, margins_of: LevelLaw | None = None) -> PairTables
         if law.prior and (public := law.prior.counts.get(pair)) is not None:
             pairs[pair] = _with_prior(pairs[pair], first, second, shares, sigma, public)
         sigmas[pair] = noisy.sigma
-    patterns = missing_patterns(tables, domain.columns)
+    patterns = missing_groups(tables, domain.columns)
     for pair in (pair for pattern in patterns for pair in combinations(pattern, 2)):
         found = pairs[pair]
         as_one = missing_as_one(found.probabilities, float(margins[pair[0]][-1]))

@@ -55,7 +55,7 @@ from synthdp.inference.joint_figures import (
 )
 from synthdp.inference.least_squares import SETTINGS, Agreement, Axes, LeastSquares, measured
 from synthdp.inference.model_only import TABLE, model_figures
-from synthdp.inference.sums import Summed, about_sums, mean_figures, narrower
+from synthdp.inference.sums import Summed, mean_figures, narrower
 from synthdp.inference.words import (
     TIERS,
     about,
@@ -63,6 +63,7 @@ from synthdp.inference.words import (
     figure_lines,
     figures_text,
     outside_domain,
+    whom,
 )
 from synthdp.model.planning import moment_sums
 from synthdp.privacy.mechanisms.marginals import NoisyTable
@@ -402,7 +403,11 @@ def by_sums(
     changed = sum(one is not other for one, other in zip(figures, told, strict=True))
     if not changed or (not widths and changed < len(figures)):
         return found
-    said = (*about_sums(query, spec), *outside_domain(query, spec))
+    said = (
+        f"measured: sums of the numbers of {query.column} themselves, beside the tables",
+        *whom(query, spec, measured=True),
+        *outside_domain(query, spec),
+    )
     if changed < len(figures):
         said = tuple(dict.fromkeys((*said, *found.about)))
     return replace(found, tier="A", figures=figures, about=said, unmeasured=())

@@ -47,7 +47,7 @@ from synthdp.inference.figures import (
     value_bounds,
 )
 from synthdp.inference.least_squares import SETTINGS, Functionals, LeastSquares, measured
-from synthdp.inference.words import POPULATION, clamped, counted, listed, whom
+from synthdp.inference.words import POPULATION, clamped, counted, listed
 from synthdp.model.estimands import SETTINGS as ESTIMANDS
 from synthdp.model.estimands import ContrastDesign, Design
 from synthdp.privacy.mechanisms.marginals import NoisyTable
@@ -262,12 +262,6 @@ def narrower(summed: Summed, by_levels: Figure, width: float) -> Figure:
     if by_sums.refused or (by_levels.refused is None and width <= own):
         return by_levels
     return replace(by_sums, by_levels=by_levels.interval)
-
-
-def about_sums(query: Query, spec: ReleaseSpec) -> Iterator[str]:
-    """What figures by sums are of, in sentences."""
-    yield f"measured: sums of the numbers of {query.column} themselves, beside the tables"
-    yield from whom(query, spec, measured=True)
 
 
 SPREAD = (

@@ -5,5 +5,6 @@ from synthdp import door
 __getattr__ = door(
     __name__,
     "constraints estimands raking network synthesizer visits.draw visits.laws visits.planning "
-    "visits.predict visits.questions visits.store",
+    "visits.predict visits.questions visits.store interactions log_linear planning "
+    "target_stage",
 )

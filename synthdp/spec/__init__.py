@@ -6,5 +6,5 @@ __getattr__ = door(
     __name__,
     "addresses checks.budget checks.columns codebook expressions.expressions "
     "expressions.parsed expressions.query questions checks.checks checks.linked draft edit "
-    "load.loader load.wording model.columns model.linked model.rules writing",
+    "load.loader load.wording load.yaml_tree model.columns model.linked model.rules writing",
 )

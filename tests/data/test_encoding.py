@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synthdp.data import ColumnDomain, Domain, decode_column, encode, encode_column
-from synthdp.data.kinds.ranges import edges_reached
+from synthdp.data import ColumnDomain, Domain, decode_column, edges_reached, encode, encode_column
 from synthdp.spec.model import Boolean, Categorical, Column, Datetime, Integer, Number, Ordinal
 
 COLUMNS: dict[str, Column] = {

@@ -4,9 +4,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from synthdp.data import ColumnDomain, Domain
-from synthdp.data.kinds.ranges import level_of
-from synthdp.graph.margins import density_models, margin_probabilities, project_to_simplex
+from synthdp.data import ColumnDomain, Domain, level_of
+from synthdp.graph import density_models, margin_probabilities, project_to_simplex
 from synthdp.spec import with_fine_bins
 from synthdp.spec.model import Integer
 

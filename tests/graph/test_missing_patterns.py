@@ -7,15 +7,15 @@ import numpy.typing as npt
 import pytest
 
 from synthdp.data import ColumnDomain, Domain
-from synthdp.graph.level_groups import LevelLaw
-from synthdp.graph.margins import one_way_probabilities
-from synthdp.graph.missing_patterns import (
+from synthdp.graph import (
     Compared,
     likely_partners,
     missing_as_one,
-    missing_patterns,
+    missing_groups,
     missing_together,
+    one_way_probabilities,
 )
+from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.predict import pair_tables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
@@ -55,7 +55,7 @@ def found(
     for seed in range(runs):
         rng = np.random.default_rng(seed)
         tables = tables_of(rows_of(rng, together=together), rng, sigma=sigma)
-        patterns.append(missing_patterns(tables, COLUMNS))
+        patterns.append(missing_groups(tables, COLUMNS))
     return patterns
 
 
@@ -77,7 +77,7 @@ def test_half_together_is_not_together() -> None:
         half = rng.random(ROWS) < 0.5
         rows[(rows[:, 0] == 2) & half, 1] = 2
         rows[(rows[:, 0] != 2) & (rng.random(ROWS) < 0.2), 1] = 2
-        found_ones += bool(missing_patterns(tables_of(rows, rng, sigma=20.0), COLUMNS))
+        found_ones += bool(missing_groups(tables_of(rows, rng, sigma=20.0), COLUMNS))
     assert found_ones <= 3
 
 
@@ -117,8 +117,8 @@ def test_no_table_and_no_missing_value_have_no_pattern() -> None:
     complete = [ColumnDomain(name, "categorical", ("x", "y", "z"), False) for name in NAMES]
     rng = np.random.default_rng(1)
     tables = tables_of(rows_of(rng, together=True), rng)
-    assert missing_patterns(tables, complete) == ()
-    assert missing_patterns([], COLUMNS) == () and likely_partners([], COLUMNS) == []
+    assert missing_groups(tables, complete) == ()
+    assert missing_groups([], COLUMNS) == () and likely_partners([], COLUMNS) == []
 
 
 def test_as_one_keeps_what_is_known() -> None:

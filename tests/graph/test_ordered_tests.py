@@ -11,11 +11,20 @@ from scipy.stats import binom, spearmanr
 
 from benchmarks.random_tables import RandomTable, random_table
 from synthdp.data import ColumnDomain, Domain, LevelGroups
-from synthdp.graph import MIXED_SHARES, ORDERED_SHARES, CausalGraph, NoisyTables
+from synthdp.graph import (
+    MIXED_SHARES,
+    ORDERED_SHARES,
+    CausalGraph,
+    NoisyTables,
+    OrderedTests,
+    Scores,
+    TrendSettings,
+    has_order,
+    together,
+)
 from synthdp.graph.chi_square import Answer
 from synthdp.graph.discovery import algorithm_named
 from synthdp.graph.level_groups import GroupSettings, how_many
-from synthdp.graph.trend import OrderedTests, Scores, TrendSettings, has_order, together
 from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import Training

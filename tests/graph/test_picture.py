@@ -11,8 +11,17 @@ import pytest
 
 from benchmarks.bif import BayesianNetwork
 from synthdp.errors import SynthdpError
-from synthdp.graph import PROVENANCES, CausalGraph, GraphEdge, PagLink
-from synthdp.graph.picture import NOTES, SHAPES, STYLES, PictureSettings, arrows
+from synthdp.graph import (
+    NOTES,
+    PROVENANCES,
+    SHAPES,
+    STYLES,
+    CausalGraph,
+    GraphEdge,
+    PagLink,
+    PictureSettings,
+    arrows,
+)
 
 SVG = "{http://www.w3.org/2000/svg}"
 

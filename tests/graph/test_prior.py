@@ -9,9 +9,8 @@ import numpy.typing as npt
 import pytest
 
 from synthdp.data import Domain, LevelGroups
-from synthdp.graph import PublicRows, shrunk_to
+from synthdp.graph import PublicRows, margin_probabilities, margin_with_prior, shrunk_to
 from synthdp.graph.level_groups import LevelLaw
-from synthdp.graph.margins import margin_probabilities, margin_with_prior
 from synthdp.graph.predict import Axis, pair_tables, prior_used, smoothed_counts
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.model import Categorical, Integer

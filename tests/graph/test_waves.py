@@ -6,8 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from synthdp.graph import waves
-from synthdp.graph.margins import pooled
+from synthdp.graph import pooled, waves
 from synthdp.graph.waves import STEPS, StepSettings, Tables, breaks, series_of, with_earlier
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 

@@ -13,8 +13,7 @@ from synthdp import Bundle
 from synthdp.data import Domain
 from synthdp.errors import OutputError, VerifyError
 from synthdp.graph import CausalGraph, GraphEdge, Knowledge, PagLink
-from synthdp.inference import EffectQuery
-from synthdp.inference.effect import adjustment_unseen
+from synthdp.inference import EffectQuery, adjustment_unseen
 from synthdp.spec import parse_spec
 from tests.inference.conftest import counted, drawn_levels, heavy, with_graph, write_bundle_of
 

@@ -5,9 +5,9 @@ import numpy.typing as npt
 import pytest
 
 from synthdp.data import ColumnDomain, Domain
+from synthdp.model import LogLinearSettings, common_strength, scores
 from synthdp.model.ancestral import Architecture
 from synthdp.model.fit import target_regression
-from synthdp.model.log_linear import LogLinearSettings, common_strength, scores
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 CAUSES, EFFECTS, ROWS = 5, 10, 20_000

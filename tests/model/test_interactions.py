@@ -18,20 +18,24 @@ from synthdp.data import ColumnDomain, Domain, LevelGroups
 from synthdp.graph import ActsTogether, CausalGraph, GraphEdge, GraphResult
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.predict import pair_tables
-from synthdp.model import CausalVae, ancestral, arrays
-from synthdp.model.fit import all_tables, architecture_for, measure, with_interactions
-from synthdp.model.interactions import (
+from synthdp.model import (
+    CausalVae,
     InteractionSettings,
+    LogLinear,
     Together,
+    ancestral,
+    arrays,
+    fit_log_linear,
     floor_of,
+    plan_for,
     screened,
     screened_targets,
     splits,
     target_splits,
+    with_acting,
     with_arrows,
 )
-from synthdp.model.log_linear import LogLinear, fit_log_linear, with_acting
-from synthdp.model.planning import plan_for
+from synthdp.model.fit import all_tables, architecture_for, measure, with_interactions
 from synthdp.privacy import SameLevel
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import INTERACTIONS

@@ -8,15 +8,17 @@ import torch
 from torch import Tensor
 
 from synthdp.data import ColumnDomain, Domain, level_features
-from synthdp.model import CausalVae, Synthesizer, arrays
-from synthdp.model.ancestral import Architecture
-from synthdp.model.fit import target_regression, width_groups
-from synthdp.model.target_stage import (
+from synthdp.model import (
+    CausalVae,
+    Synthesizer,
     TargetRegression,
+    arrays,
     into_network,
     shrunk_log_ratio,
     without_targets,
 )
+from synthdp.model.ancestral import Architecture
+from synthdp.model.fit import target_regression, width_groups
 from synthdp.privacy.dpsgd.training import Training
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import ReleasePlan

@@ -33,16 +33,17 @@ from synthdp.ledger import (
     gaussian_epsilon,
     pure_mu,
 )
-from synthdp.model.planning import plan_for
-from synthdp.privacy import Adjacency, accounting
-from synthdp.privacy.calibration import make_domain_plan, mu_of
-from synthdp.privacy.events.kernel import (
+from synthdp.model import plan_for
+from synthdp.privacy import (
+    Adjacency,
     DiscreteGaussianDpEvent,
     GumbelMaxDpEvent,
     RoundedGaussianDpEvent,
     SparseVectorDpEvent,
     ThresholdedGaussianDpEvent,
+    accounting,
 )
+from synthdp.privacy.calibration import make_domain_plan, mu_of
 from synthdp.privacy.events.kinds import SecretSampleDpEvent
 from synthdp.privacy.plan import FORMS, bound_of
 from synthdp.privacy.session import _check_reserved

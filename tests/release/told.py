@@ -8,7 +8,7 @@ import pytest
 
 from synthdp.data import Domain
 from synthdp.inference import Rows
-from synthdp.model.planning import Total, total_slack
+from synthdp.model import Total, total_slack
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import skeleton

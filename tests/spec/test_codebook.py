@@ -14,8 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synthdp.errors import DataError, OutputError, SynthdpError
-from synthdp.spec import FORMATS, Blank, Codebook, draft_spec, entry_of, read_codebook
-from synthdp.spec.codebook import CodebookColumn
+from synthdp.spec import (
+    FORMATS,
+    Blank,
+    Codebook,
+    CodebookColumn,
+    draft_spec,
+    entry_of,
+    read_codebook,
+)
 
 CANARY = "CANARY-7"
 

@@ -11,6 +11,7 @@ from synthdp.bundle import spec_yaml
 from synthdp.errors import DataError, SpecError
 from synthdp.spec import (
     Codebook,
+    CodebookColumn,
     FoundColumn,
     GoBackError,
     Header,
@@ -23,7 +24,6 @@ from synthdp.spec import (
     read_header,
     with_back,
 )
-from synthdp.spec.codebook import CodebookColumn
 from synthdp.spec.model import Boolean, Categorical, Datetime, IdUnit, Integer, Number, Ordinal
 
 CANARY = "canary-7391"

@@ -21,7 +21,7 @@ import torch
 
 from synthdp.audit import Kept
 from synthdp.data import Domain
-from synthdp.privacy.events.kernel import GumbelMaxDpEvent, SparseVectorDpEvent
+from synthdp.privacy import GumbelMaxDpEvent, SparseVectorDpEvent
 from synthdp.privacy.mechanisms.sums import Arm, Bounded
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table, count_tables
