@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 # What may open a port, and the only places that do.
 OPENERS = {
     "synthdp/loopback.py": {"socket"},
+    "synthdp/desk/serve.py": {"socket", "uvicorn"},  # asked in tests/desk/test_serve.py
     "synthdp/tracking/server.py": {"socket", "uvicorn"},
     "attacks/synthdp_attacks/fleet.py": {"socket"},  # asks for this machine's name
     "synthdp/privacy/engines/on_dask.py": {"LocalCluster"},

@@ -1,0 +1,119 @@
+"""A spec while it is written: its text, what it says so far, edits of it, and what it would give.
+
+All of it is of the text alone. `forecast` reads the ledger too, and no row.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from synthdp.api.checked import Checked
+from synthdp.api.spec import check_affordable
+from synthdp.api.text import forecast_text
+from synthdp.errors import SynthdpError, disk_errors
+from synthdp.files import draft_of, sync
+from synthdp.spec.addresses import home, ledger_address, sqlite_file
+from synthdp.spec.edit import add_arrow, add_item, arrows, drop, drop_arrow, set_value
+from synthdp.spec.load.loader import spec_text
+from synthdp.spec.load.yaml_tree import SPOILED, read
+from synthdp.spec.model import COLUMN_TYPES
+
+__all__ = [
+    "FIELDS",
+    "Apart",
+    "add_arrow",
+    "add_item",
+    "apart",
+    "arrows",
+    "drop",
+    "drop_arrow",
+    "forecast",
+    "keep",
+    "said",
+    "set_value",
+    "spec_text",
+]
+
+FIELDS = {name: tuple(model.model_fields) for name, model in COLUMN_TYPES.items()}
+"""The fields of a column of each type."""
+
+
+def said(text: str) -> Any:
+    """What a text says, whatever is wrong with it: plain data, a blank as None; an empty dict where
+    it is no YAML.
+
+    >>> said('seed: {a: 1, b: !fill_in "a number"}')
+    {'seed': {'a': 1, 'b': None}}
+    """
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: plain(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [plain(inner) for inner in value]
+        return None if value is SPOILED else value
+
+    tree, _ = read(text.removeprefix("\ufeff"))
+    return plain(tree.value()) if tree is not None and tree.kind == "map" else {}
+
+
+def keep(text: str, path: Path) -> None:
+    """Write a spec's text whole or not at all, with the mode that the file has.
+
+    Raises:
+        OutputError: the disk does not take it.
+    """
+    file = path.resolve()
+    with disk_errors(f"cannot write {path}", hint="nothing was written"):
+        mark = b"\xef\xbb\xbf"  # of UTF-8, which `spec_text` leaves out
+        with draft_of(file) as draft:
+            draft.write_bytes(mark * file.read_bytes().startswith(mark) + text.encode())
+            shutil.copymode(file, draft)
+        sync(file.parent)
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Where the rows of a spec lie, which a file of it may be a pattern of; and its ledger."""
+
+    rows: tuple[str, ...]
+    ledger: str | None
+
+
+def apart(content: Mapping[str, Any], path: Path) -> Apart:
+    """Of what a spec at `path` says: the places of its rows, and the file of its ledger."""
+
+    def inside(value: Any, *keys: str) -> Any:
+        for key in keys:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value
+
+    folder, tables = home(path), inside(content, "dataset", "tables")
+    places = [inside(content, "dataset", "source")]
+    places += [inside(t, "source") for t in (tables.values() if isinstance(tables, dict) else ())]
+    rows = [str(folder / str(p["path"])) for p in places if inside(p, "path") is not None]
+    named = inside(content, "privacy", "ledger")
+    file = sqlite_file(ledger_address(named if isinstance(named, str) else None, folder))
+    return Apart(tuple(rows), None if file is None else str(file))
+
+
+def forecast(found: Checked, epsilons: Sequence[float] = ()) -> tuple[dict[str, Any], str]:
+    """What a release of a text would come to, in plain JSON and as text: `plan`, at other
+    `epsilons` too, and `refused`, where it is; nothing of a text with mistakes.
+    """
+    if found.spec is None:
+        return {}, ""
+    facts, told = dict[str, Any](), ""
+    try:
+        own = [] if found.spec.linked else [found.spec.content.privacy.epsilon, *epsilons]
+        planned, balance = found.spec.planned(own)
+        facts, told = {"plan": planned.to_json()}, forecast_text(planned.facts)
+        if found.spec.linked is None:
+            check_affordable(found.spec, planned, balance)
+    except SynthdpError as error:  # such as a cap, or a budget that cannot be planned
+        facts, told = facts | {"refused": error.to_json()}, f"{told}\nrefused: {error}".strip()
+    return facts, told
