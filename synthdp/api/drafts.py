@@ -29,8 +29,10 @@ __all__ = [
     "add_item",
     "apart",
     "arrows",
+    "at_epsilon",
     "drop",
     "drop_arrow",
+    "figures",
     "forecast",
     "keep",
     "said",
@@ -117,3 +119,18 @@ def forecast(found: Checked, epsilons: Sequence[float] = ()) -> tuple[dict[str, 
     except SynthdpError as error:  # such as a cap, or a budget that cannot be planned
         facts, told = facts | {"refused": error.to_json()}, f"{told}\nrefused: {error}".strip()
     return facts, told
+
+
+def at_epsilon(found: Checked, epsilon: float) -> dict[str, Any]:
+    """What a text without mistakes would give at another epsilon, as one of `plan --what-if`."""
+    from synthdp.release.what_if import what_if
+
+    assert found.spec is not None
+    return what_if(found.spec.text, [epsilon])[0]
+
+
+def figures(options: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Several such as a table, with a column for each epsilon, in the words of `plan --what-if`."""
+    from synthdp.release.what_if import figures_table
+
+    return figures_table(options)

@@ -21,9 +21,22 @@ from synthdp.api.checked import Checked, check
 from synthdp.errors import BoundaryError, OutputError, SynthdpError, withheld
 
 CHANGED = "the file was changed by another program; nothing was written"
-EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
-MAX_PAST = 50  # texts that are kept for undo
 Forecast = tuple[dict[str, Any], str]
+
+
+@dataclass(frozen=True)
+class DeskLimits:
+    """What is forecast (`epsilons`), how many texts are kept for undo (`past`), how large a request
+    may be (`bytes`), and the seconds without one that end the desk (`idle`).
+    """
+
+    epsilons: tuple[float, ...] = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
+    past: int = 50
+    bytes: int = 1 << 20
+    idle: float = 3600.0
+
+
+LIMITS = DeskLimits()
 
 
 @dataclass(frozen=True)
@@ -47,7 +60,7 @@ class Text:
         if self.found.spec is None:
             return ()
         own = self.found.spec.content.privacy.epsilon
-        others = [e for e in EPSILONS if e != own]
+        others = [e for e in LIMITS.epsilons if e != own]
         return (0.0, *sorted(others, key=lambda e: max(e / own, own / e)))
 
 
@@ -101,7 +114,7 @@ class Draft:
             if made == before:
                 return
             drafts.keep(made, self.path)
-            self.past = self.past[:-1] if undo else [*self.past[1 - MAX_PAST :], before]
+            self.past = self.past[:-1] if undo else [*self.past[1 - LIMITS.past :], before]
             self.now = Text.at(self.path, made)
             self._asked.set()
 
@@ -134,7 +147,9 @@ class Draft:
 
 def _told(found: Checked, epsilon: float) -> Forecast:
     try:
-        return drafts.forecast(found, [epsilon] if epsilon else [])
+        if epsilon:
+            return {"option": drafts.at_epsilon(found, epsilon)}, ""
+        return drafts.forecast(found)
     except Exception as error:  # told on the page, like what a text has wrong
         return {"refused": withheld(error).to_json()}, str(withheld(error))
 

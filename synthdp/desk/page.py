@@ -73,6 +73,7 @@ def shown(draft: Draft) -> Json:
     parts = [
         ("unit", "Unit", _unit(now, notes, facts)),
         ("columns", "Columns", _columns(now, notes, facts)),
+        ("budget", "Budget", _budget(draft, notes, facts)),
         ("file", "File, and what next", _file(draft, notes, facts)),
     ]
     shut = "" if unit in ("row", "id") else "First say who is protected."
@@ -201,6 +202,33 @@ def _below(now: Text, found: Iterable[tuple[str, SpecProblem]], cells: Sequence[
         if note["tone"] != "open" or not own:  # an empty cell says as much
             below.append(note)
     return below
+
+
+def _budget(draft: Draft, notes: _Notes, facts: Json) -> list[Json]:
+    now, loc = draft.now, ("privacy",)
+    fields = [
+        _field(
+            now, notes, (*loc, "epsilon"), "Epsilon: the most that all of this release may cost"
+        ),
+        _field(now, notes, (*loc, "delta"), "Delta: well below 1 / rows"),
+    ]
+    shares = _at(now.content, (*loc, "shares"))
+    for name in shares if isinstance(shares, dict) else ():
+        fields.append(_field(now, notes, (*loc, "shares", name), f"Share for {name}"))
+    if _at(now.content, ("publication",)):
+        told = "Why this epsilon? Published with the bundle"
+        fields.append(_field(now, notes, ("publication", "justification"), told))
+    found = [told[0] for epsilon in now.steps()[1:] if (told := draft.told(epsilon))]
+    options = [*facts.get("what_if", ()), *(one["option"] for one in found if "option" in one)]
+    parts: list[Json] = [{"kind": "fields", "of": fields}]
+    if options:
+        options.sort(key=lambda option: option["epsilon"])
+        head, rows = drafts.figures(options)
+        told = "What other epsilons would give, each planned by itself"
+        lines = [{"head": first, "cells": cells, "notes": []} for first, *cells in rows]
+        parts.append(_grid(told, head, lines))
+    others = [one for name in ("privacy", "estimands", "publication") for one in notes.take(name)]
+    return [*parts, *_others(others)]
 
 
 def _file(draft: Draft, notes: _Notes, facts: Json) -> list[Json]:

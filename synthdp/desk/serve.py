@@ -26,14 +26,13 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from synthdp.desk.draft import Draft, shut
+from synthdp.desk.draft import LIMITS, Draft, shut
 from synthdp.desk.page import act, shown
 from synthdp.errors import SynthdpError, withheld
 from synthdp.loopback import Guard, bound
 
 STATIC = Path(__file__).with_name("static")
 FILES = {"/": "desk.html", "/desk.js": "desk.js", "/desk.css": "desk.css"}
-MAX_BYTES, MAX_IDLE = 1 << 20, 3600.0  # of a request; seconds
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
@@ -56,7 +55,7 @@ class Desk:
     way_in: Path
     token: str = field(repr=False)
 
-    def run(self, idle: float = MAX_IDLE) -> None:
+    def run(self, idle: float = LIMITS.idle) -> None:
         """Serve until Ctrl-C, a signal to end, or `idle` seconds without a request."""
         last = time.monotonic()
 
@@ -113,7 +112,7 @@ def _app(draft: Draft, heard: Any) -> Starlette:
         heard()
         body = b""
         async for part in request.stream():
-            if len(body := body + part) > MAX_BYTES:
+            if len(body := body + part) > LIMITS.bytes:
                 return Response(status_code=413, headers=HEADERS)
         if "origin" not in request.headers:  # another than ours is refused by the guard
             return Response(status_code=403, headers=HEADERS)

@@ -316,3 +316,22 @@ def test_the_desk_is_small() -> None:
     assert max(len(line) for told in lines.values() for line in told) <= 160
     tests = [*(ROOT / "tests" / "desk").glob("*.py"), ROOT / "tests" / "browser" / "test_desk.py"]
     assert sum(len(p.read_text(encoding="utf-8").splitlines()) for p in tests) <= 900
+
+
+def test_the_budget_has_a_table_of_exact_plans(tmp_path: Path) -> None:
+    """Each as `plan --what-if` has it; a changed epsilon is written to its line."""
+    from synthdp.api import drafts
+
+    draft = on_desk(tmp_path, CLINIC.read_text())
+    found = draft.now.found
+    draft._told[draft.now.seen, 0.0] = drafts.forecast(found)
+    draft._told[draft.now.seen, 2.0] = ({"option": drafts.at_epsilon(found, 2.0)}, "")
+    parts = {part["id"]: part["parts"] for part in shown(draft)["sections"]}["budget"]
+    (grid,) = (of for of in parts if of["kind"] == "grid")
+    assert grid["head"] == ["what if: epsilon", "1", "2"]
+    planned, _ = draft.now.found.spec.planned([2])  # type: ignore[union-attr]
+    head, rows = drafts.figures(planned.to_json()["what_if"])
+    assert head[1:] == ["2"]
+    assert [row["cells"][1] for row in grid["rows"]] == [cells[1] for cells in rows]
+    put(draft, (["privacy", "epsilon"], "2"))
+    assert changed(CLINIC.read_text(), draft.path.read_text()) == ["- epsilon: 1", "+ epsilon: 2"]
