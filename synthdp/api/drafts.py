@@ -5,22 +5,24 @@ All of it is of the text alone. `forecast` reads the ledger too, and no row.
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from synthdp.api.checked import Checked
+from synthdp.api.checked import Checked, check
 from synthdp.api.spec import check_affordable
 from synthdp.api.text import forecast_text
-from synthdp.errors import SynthdpError, disk_errors
+from synthdp.errors import SpecError, SynthdpError, disk_errors
 from synthdp.files import draft_of, sync
 from synthdp.spec.addresses import home, ledger_address, sqlite_file
 from synthdp.spec.edit import add_arrow, add_item, arrows, drop, drop_arrow, set_value
 from synthdp.spec.load.loader import spec_text
 from synthdp.spec.load.yaml_tree import SPOILED, read
 from synthdp.spec.model import COLUMN_TYPES
+from synthdp.spec.writing import yaml_text
 
 __all__ = [
     "FIELDS",
@@ -30,6 +32,8 @@ __all__ = [
     "apart",
     "arrows",
     "at_epsilon",
+    "check_graph",
+    "claims",
     "drop",
     "drop_arrow",
     "figures",
@@ -134,3 +138,52 @@ def figures(options: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[
     from synthdp.release.what_if import figures_table
 
     return figures_table(options)
+
+
+def claims(found: Checked) -> tuple[list[str], str]:
+    """Each independence that the arrows of a text without mistakes claim, those of columns with a
+    common neighbour first, and the graph's picture.
+    """
+    from synthdp.data.domain import Domain
+    from synthdp.graph.causal import CausalGraph
+    from synthdp.graph.validation import implications
+
+    assert found.spec is not None
+    spec = found.spec.content
+    if not spec.graph.edges:
+        return [], ""
+    domain = Domain.from_spec(spec.columns)
+    graph = CausalGraph.from_spec(spec.graph, domain.names)
+    told = implications(graph, domain, max_cells=math.inf)
+    return [str(claim) for claim in told if claim.kind != "arrow"], graph.to_svg()
+
+
+def check_graph(text: str, path: str) -> None:
+    """Refuse what is wrong between arrows, tiers and what else a graph says, also where a text has
+    mistakes elsewhere, which would hide it.
+
+    Raises:
+        SpecError: with every such mistake, in the words of `validate`.
+    """
+    content = said(text)
+    graph = {key: content["graph"].get(key) for key in _OF_GRAPH if content["graph"].get(key)}
+    stub = _STUB | {
+        "columns": {name: {"type": "boolean"} for name in content["columns"]},
+        "graph": {"mode": "given", **graph},
+    }
+    found = check(yaml_text(stub), Path(path)).mistakes if "edges" in graph else ()
+    if wrong := [replace(p, line=1, column=1) for p in found if p.loc[:1] == ("graph",)]:
+        raise SpecError(wrong)
+
+
+_OF_GRAPH = ("edges", "undirected", "forbidden", "tiers", "groups", "latent")
+_STUB: dict[str, Any] = {
+    "synthdp": 1,
+    "dataset": {
+        "id": "x",
+        "source": {"kind": "csv", "path": "x"},
+        "privacy_unit": {"kind": "row", "meaning": "x"},
+        "rows": {"kind": "public", "value": 1000},
+    },
+    "privacy": {"epsilon": 1, "delta": 1e-6},
+}

@@ -149,7 +149,8 @@ def _told(found: Checked, epsilon: float) -> Forecast:
     try:
         if epsilon:
             return {"option": drafts.at_epsilon(found, epsilon)}, ""
-        return drafts.forecast(found)
+        facts, told = drafts.forecast(found)
+        return facts | {"claims": drafts.claims(found)}, told
     except Exception as error:  # told on the page, like what a text has wrong
         return {"refused": withheld(error).to_json()}, str(withheld(error))
 

@@ -25,6 +25,18 @@ STANDS_FOR = {
     "levels": ("categories", "codes", "value_labels", "false", "true"),
 }
 BLANK = "still to be filled in"
+ARROWS = ("given", "validate", "learn")  # modes that have some
+MODES = (
+    ("predict", "predict: no knowledge; which columns depend on each other is measured"),
+    ("given", "given: the arrows below are taken as they are"),
+    ("validate", "validate: they are tested, for a share of the budget"),
+    ("learn", "learn: arrows are searched for, beside those below"),
+    ("none", "none: no graph"),
+)
+NAMED = (
+    ("tiers", "Tier {}, names parted by commas; no arrow goes back to an earlier one"),
+    ("latent", "Unseen cause {}: the columns that it acts on"),
+)
 YES_NO = (("", "no"), ("yes", "yes"))
 ROWS = (("", ""), ("approximate", "approximate: the exact one is used nowhere"),
         ("public", "public: exact, and may be known"))  # fmt: skip
@@ -73,6 +85,7 @@ def shown(draft: Draft) -> Json:
     parts = [
         ("unit", "Unit", _unit(now, notes, facts)),
         ("columns", "Columns", _columns(now, notes, facts)),
+        ("causes", "Causes", _causes(draft, notes, facts)),
         ("budget", "Budget", _budget(draft, notes, facts)),
         ("file", "File, and what next", _file(draft, notes, facts)),
     ]
@@ -204,6 +217,67 @@ def _below(now: Text, found: Iterable[tuple[str, SpecProblem]], cells: Sequence[
     return below
 
 
+def _causes(draft: Draft, notes: _Notes, facts: Json) -> list[Json]:
+    now, graph = draft.now, ("graph",)
+    mode, columns = _at(now.content, (*graph, "mode")), _at(now.content, ("columns",))
+    asked = _field(now, notes, (*graph, "mode"), "What is known of the causes?", "select", MODES)
+    parts: list[Json] = [{"kind": "fields", "of": [asked]}]
+    if mode in ARROWS and isinstance(columns, dict):
+        for key, label in NAMED:
+            held = _at(now.content, (*graph, key))
+            for i in range(len(held) + 1 if isinstance(held, list) else 1):
+                field = _field(now, notes, (*graph, key, i), label.format(i + 1))
+                parts[0]["of"].append(field)
+        groups = _at(now.content, (*graph, "groups"))
+        parts.append(_matrix(now, [*columns, *(groups if isinstance(groups, dict) else ())]))
+        parts += _claims(draft, mode, facts)
+    return [*parts, *_others(notes.take("graph"))]
+
+
+def _matrix(now: Text, names: Sequence[str]) -> Json:
+    tiers = _at(now.content, ("graph", "tiers"))
+    lists = [tier for tier in tiers if isinstance(tier, list)] if isinstance(tiers, list) else []
+    tier = {str(name): i for i, held in enumerate(lists) for name in held}
+    arrows = {(a, b) for _, causes, effects in drafts.arrows(now.text)
+              for a in causes for b in effects}  # fmt: skip
+
+    def cell(a: str, b: str) -> Json | None:
+        back = tier.get(a, -1) > tier.get(b, len(tier)) and (a, b) not in arrows
+        shut = f": no, back from tier {tier[a] + 1} to {tier[b] + 1}" if back else ""
+        if a == b:
+            return None
+        name = f"{a} acts on {b}{shut}"
+        return {"on": (a, b) in arrows, "shut": back, "name": name, "do": "arrow", "loc": [a, b]}
+
+    rows = [{"head": a, "cells": [cell(a, b) for b in names]} for a in names]
+    caption = "What acts on what: the row is the cause, the column the effect"
+    return {"kind": "matrix", "caption": caption, "head": list(names), "rows": rows}
+
+
+def _claims(draft: Draft, mode: str, facts: Json) -> Iterable[Json]:
+    """What the arrows claim, whether anybody will test it, and their picture."""
+    told = draft.told()
+    if told is None or "claims" not in told[0]:
+        return
+    claims, svg = told[0]["claims"]
+    count = f"{len(claims)} {'independence' if len(claims) == 1 else 'independences'}"
+    said = f"The arrows claim {count}. The rows will obey them, true or not; in mode {mode} none is"
+    said += " tested: validate would, for a share of the budget."
+    seen = [(claim, least) for claim, least in facts.get("quality", {}).get("claims", ())]
+    if mode == "validate" and seen:
+        few = sum(least is not None and least <= 0.3 for _, least in seen)
+        said = (
+            f"The arrows claim {count}; a test sees a medium effect in {few} of {len(seen)} claims."
+        )
+    yield {"kind": "text", "text": said}
+    least = {claim: "any" if w is None else f"{w:.2f}" for claim, w in seen}
+    if claims:
+        rows = [{"head": claim, "cells": [least.get(claim, "not tested")], "notes": []}
+                for claim in claims[:20]]  # fmt: skip
+        yield _grid(f"Of {len(claims)} claims the first", ["claim", "effects seen from"], rows)
+    yield {"kind": "picture", "svg": svg, "alt": "The arrows of the table above, drawn"}
+
+
 def _budget(draft: Draft, notes: _Notes, facts: Json) -> list[Json]:
     now, loc = draft.now, ("privacy",)
     fields = [
@@ -218,7 +292,7 @@ def _budget(draft: Draft, notes: _Notes, facts: Json) -> list[Json]:
     if _at(now.content, ("publication",)):
         told = "Why this epsilon? Published with the bundle"
         fields.append(_field(now, notes, ("publication", "justification"), told))
-    found = [told[0] for epsilon in now.steps()[1:] if (told := draft.told(epsilon))]
+    found = [one[0] for epsilon in now.steps()[1:] if (one := draft.told(epsilon))]
     options = [*facts.get("what_if", ()), *(one["option"] for one in found if "option" in one)]
     parts: list[Json] = [{"kind": "fields", "of": fields}]
     if options:
@@ -311,6 +385,8 @@ def act(draft: Draft, asked: Json) -> None:
         draft.undo(seen)
     elif do == "drop":
         draft.change(seen, lambda text: _without(text, str(asked["loc"][1]), path))
+    elif do == "arrow":
+        draft.change(seen, lambda text: _turned(text, *map(str, asked["loc"]), path=path))
     elif do == "set":
         draft.change(seen, lambda text: _with(text, asked["values"], path))
     else:
@@ -342,6 +418,12 @@ def _meant(loc: Loc, cell: str, content: Any) -> Iterable[tuple[Loc, Any]]:
         return
     if loc == ("dataset", "privacy_unit", "kind") and cell == "row":
         yield from (((*loc[:2], key), None) for key in ("column", "max_rows"))
+    if loc[:2] in (("graph", "tiers"), ("graph", "latent")):
+        names = [name.strip() for name in cell.split(",") if name.strip()]
+        lists = [*(_at(content, loc[:2]) or ()), None]
+        lists[int(loc[2])] = names
+        yield loc[:2], [held for held in lists if held] or None
+        return
     if field == "bins" and "," in cell:
         yield loc, None
         yield (*loc[:2], "edges"), [_value(part) for part in cell.split(",") if part.strip()]
@@ -387,6 +469,15 @@ def _value(cell: str) -> Any:
 def _there(content: Any, loc: Loc) -> bool:
     held = _at(content, loc[:-1])
     return isinstance(held, dict) and loc[-1] in held
+
+
+def _turned(text: str, cause: str, effect: str, *, path: str) -> str:
+    """The text with an arrow that it has not, or without one that it has."""
+    held = any(cause in causes and effect in effects for _, causes, effects in drafts.arrows(text))
+    edit = drafts.drop_arrow if held else drafts.add_arrow
+    made = edit(text, cause, effect, path=path)
+    drafts.check_graph(made, path)
+    return made
 
 
 def _without(text: str, name: str, path: str) -> str:

@@ -156,3 +156,25 @@ def test_hostile_names_are_text(browser: Any, tmp_path: Path) -> None:
         page.keyboard.press("Enter")
         page.get_by_role("button", name="undo").wait_for()
         assert page.locator("script, img, iframe").count() == 1  # the page's own script
+
+
+def test_arrows_are_drawn_by_keyboard_alone(browser: Any, tmp_path: Path) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    with on_page(browser, tmp_path, CLINIC.read_text()) as (page, desk):
+        page.get_by_role("button", name="age acts on sex", exact=True).focus()
+        page.keyboard.press("ArrowDown")  # over sex itself, which no arrow leads to
+        page.keyboard.press("ArrowRight")
+        held = "document.activeElement.getAttribute('aria-label')"
+        assert page.evaluate(held) == "smoker acts on bmi"
+        page.keyboard.press("ArrowUp")
+        page.keyboard.press("Space")
+        page.get_by_text("+     - sex -> bmi").wait_for()
+        assert page.evaluate(held) == "sex acts on bmi"
+        page.get_by_role("button", name="bmi acts on age", exact=True).focus()
+        page.keyboard.press("Space")
+        page.get_by_text("the graph has a cycle: age -> bmi -> age").wait_for()
+        assert "bmi -> age" not in desk.spec.read_text()
+        page.locator("figure img").wait_for()
+        page.evaluate(Path(axe.__file__).with_name("axe.min.js").read_text(encoding="utf-8"))
+        found = page.evaluate("() => axe.run()")["violations"]
+        assert [(v["id"], [n["html"][:90] for n in v["nodes"][:3]]) for v in found] == []

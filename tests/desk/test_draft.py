@@ -335,3 +335,54 @@ def test_the_budget_has_a_table_of_exact_plans(tmp_path: Path) -> None:
     assert [row["cells"][1] for row in grid["rows"]] == [cells[1] for cells in rows]
     put(draft, (["privacy", "epsilon"], "2"))
     assert changed(CLINIC.read_text(), draft.path.read_text()) == ["- epsilon: 1", "+ epsilon: 2"]
+
+
+def turn(draft: Draft, cause: str, effect: str) -> None:
+    act(draft, {"do": "arrow", "seen": draft.now.seen, "loc": [cause, effect]})
+
+
+def test_an_arrow_is_drawn_and_taken_out_at_its_line(tmp_path: Path) -> None:
+    before = CLINIC.read_text()
+    draft = on_desk(tmp_path, before)
+    turn(draft, "sex", "bmi")
+    assert changed(before, draft.path.read_text()) == ["+ - sex -> bmi"]
+    turn(draft, "sex", "bmi")
+    assert draft.path.read_text() == before
+    turn(draft, "smoker", "bmi")
+    assert changed(before, draft.path.read_text()) == ["- - age, smoker -> bmi", "+ - age -> bmi"]
+
+
+@pytest.mark.parametrize("text", [CLINIC.read_text(), CLINIC.read_text().replace(
+    "lower: 18, upper: 110", "lower: !fill_in 'a bound'")], ids=["whole", "draft"])  # fmt: skip
+def test_a_cycle_is_refused_in_the_words_of_validate(tmp_path: Path, text: str) -> None:
+    """Also in a draft whose blanks hide it from a check; nothing is written."""
+    draft = on_desk(tmp_path, text)
+    with pytest.raises(SpecError) as refused:
+        turn(draft, "visits per year", "age")
+    assert "the graph has a cycle: age -> bmi -> visits per year -> age" in str(refused.value)
+    assert draft.path.read_text() == text and draft.past == []
+
+
+def test_tiers_shut_cells_and_claims_are_told_with_who_tests_them(tmp_path: Path) -> None:
+    from synthdp.api import drafts
+
+    draft = on_desk(tmp_path, CLINIC.read_text())
+    put(draft, (["graph", "tiers", 0], "age, sex"))  # type: ignore[list-item]
+    put(draft, (["graph", "tiers", 1], "bmi"), (["graph", "latent", 0], "bmi, visits per year"))  # type: ignore[list-item]
+    graph = draft.now.content["graph"]
+    assert graph["tiers"] == [["age", "sex"], ["bmi"]]
+    assert graph["latent"] == [["bmi", "visits per year"]]
+    draft._told[draft.now.seen, 0.0] = {"claims": drafts.claims(draft.now.found)}, ""
+    parts = {part["id"]: part["parts"] for part in shown(draft)["sections"]}["causes"]
+    (matrix,) = (of for of in parts if of["kind"] == "matrix")
+    cells = {c["name"]: c for row in matrix["rows"] for c in row["cells"] if c}
+    assert cells["age acts on bmi"]["on"] and not cells["sex acts on bmi"]["on"]
+    assert cells["bmi acts on age: no, back from tier 2 to 1"]["shut"]
+    with pytest.raises(SpecError, match="goes back from tier 2 to tier 1"):
+        turn(draft, "bmi", "sex")
+    claims, _ = drafts.claims(draft.now.found)
+    told = [of["text"] for of in parts if of["kind"] == "text"]
+    assert f"claim {len(claims)} independences" in told[0] and "in mode given none is" in told[0]
+    put(draft, (["graph", "mode"], "predict"))
+    kinds = {part["id"]: part["parts"] for part in shown(draft)["sections"]}["causes"]
+    assert [of["kind"] for of in kinds if of["kind"] != "notes"] == ["fields"]

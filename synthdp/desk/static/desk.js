@@ -107,11 +107,42 @@ const KINDS = {
         el("thead", {}, el("tr", {}, ...part.head.map(text => text ? el("th", {scope: "col"}, text) : el("td", {})))),
         el("tbody", {}, ...rows)));
   },
+  matrix: part => {
+    let first = true;
+    const turn = of => {
+      if (!of) return el("td", {class: "self"});
+      const made = el("button", {type: "button", id: "do:" + JSON.stringify([of.do, of.loc]), tabindex: first ? "0" : "-1",
+        "aria-pressed": String(of.on), "aria-disabled": of.shut && "true", "aria-label": of.name,
+        title: of.name, onclick: () => of.shut || change(of)}, of.shut ? "/" : of.on ? "x" : "");
+      first = false;
+      return el("td", {}, made);
+    };
+    return el("div", {class: "scroll matrix", onkeydown: step}, el("table", {}, el("caption", {}, part.caption),
+      el("thead", {}, el("tr", {}, el("td"), ...part.head.map(text => el("th", {scope: "col"}, text)))),
+      el("tbody", {}, ...part.rows.map(row => el("tr", {}, el("th", {scope: "row"}, row.head), ...row.cells.map(turn))))));
+  },
+  picture: part => el("figure", {}, el("img", {alt: part.alt, src: "data:image/svg+xml," + encodeURIComponent(part.svg)})),
   command: part => el("div", {class: "command"}, el("code", {}, part.text),
     el("span", {class: "about"}, part.told)),
   lines: part => el("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": part.caption},
     el("pre", {}, ...part.of.map(line => el("span", {class: {"+": "new", "-": "old"}[line.mark]}, `${line.mark} ${line.text}`)))),
 };
+
+// Arrow keys move between the cells of a matrix, of which one at a time is reached by Tab.
+function step(event) {
+  const [down, right] = {ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1]}[event.key] || [];
+  const from = event.target.closest("td");
+  if (!from || down === undefined) return;
+  event.preventDefault();
+  const rows = from.closest("tbody").rows;
+  for (let i = from.parentElement.sectionRowIndex + down, j = from.cellIndex + right; rows[i]?.cells[j]; i += down, j += right) {
+    const next = rows[i].cells[j].querySelector("button");
+    if (!next) continue;
+    from.closest("tbody").querySelectorAll("[tabindex='0']").forEach(old => { old.tabIndex = -1; });
+    next.tabIndex = 0;
+    return next.focus();
+  }
+}
 
 // A block of a spreadsheet fills the cells from the one where it is pasted.
 function paste(event) {
