@@ -291,11 +291,11 @@ LINKED_DERIVED: Mapping[str, Derived] = {
         lambda b: render_visits(visit_content(b)), "does not show what the bundle's other files say"
     ),
 }
-"""As `derived.DERIVED`."""
+"""As `write.DERIVED`."""
 
 
 def linked_files(spec: LinkedSpec) -> tuple[str, ...]:
-    """Every file of a bundle, but for its sums and what `derived.OPTIONAL` names."""
+    """Every file of a bundle, but for its sums and what `write.OPTIONAL` names."""
     privacy = ("privacy/certificate.json", "privacy/ledger.json", "privacy/profile.json")
     tables = [file for pair in table_files(spec).values() for file in pair]
     primary = {MARGINALS, *MODEL_FILES, *privacy, "spec.yaml", *tables}

@@ -85,7 +85,7 @@ class Bounded:
 
 @dataclass(frozen=True, eq=False)
 class NoisyContrast:
-    """Three sums over all strata of an effect (`contrasts.Contrast`), each as a part of the most
+    """Three sums over all strata of an effect (`Contrast`), each as a part of the most
     that a row can add, `[3]`: of weighted numbers, and times `SQUARE`, of their squares and of
     those of the weights. Their noise is `sigma`.
     """
