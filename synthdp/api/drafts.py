@@ -127,7 +127,7 @@ def forecast(found: Checked, epsilons: Sequence[float] = ()) -> tuple[dict[str, 
 
 def at_epsilon(found: Checked, epsilon: float) -> dict[str, Any]:
     """What a text without mistakes would give at another epsilon, as one of `plan --what-if`."""
-    from synthdp.release.plan_view import what_if
+    from synthdp.release.what_if import what_if
 
     assert found.spec is not None
     return what_if(found.spec.text, [epsilon])[0]
@@ -135,7 +135,7 @@ def at_epsilon(found: Checked, epsilon: float) -> dict[str, Any]:
 
 def figures(options: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Several such as a table, with a column for each epsilon, in the words of `plan --what-if`."""
-    from synthdp.release.plan_view import figures_table
+    from synthdp.release.what_if import figures_table
 
     return figures_table(options)
 

@@ -285,13 +285,13 @@ class Spec:
         balance, others = standing(spec, self.path, Path("releases") / spec.dataset.id)
         facts = plan_facts(spec, balance, warnings=others)
         if what_if:
-            from synthdp.release.plan_view import what_if as at_epsilons
+            from synthdp.release.what_if import what_if as at_epsilons
 
             epsilons = list(map(float, what_if))
             with stage("what if"):
                 facts |= {"what_if": at_epsilons(self.text, epsilons)}
         if half_width is not None:
-            from synthdp.release.plan_view import reaching
+            from synthdp.release.what_if import reaching
 
             reached = reaching(self.text, spec, half_width)
             facts |= {"reach": {"half_width": half_width, "estimands": reached}}

@@ -143,7 +143,7 @@ def forecast_text(facts: Mapping[str, Any]) -> str:
 
 
 def _what_if_table(options: Sequence[Mapping[str, Any]]) -> list[object]:
-    from synthdp.release.plan_view import figures_table
+    from synthdp.release.what_if import figures_table
 
     header, rows = figures_table(options)
     return [Rows(header, rows, numbers=range(1, len(header)))]
@@ -396,7 +396,7 @@ def plan_cards(facts: Mapping[str, Any]) -> str:
     head: Sequence[str] = ("spend", "epsilon alone", "mechanism", "serves")
     tables = [ReportTable("Spends, each with its epsilon alone", tuple(head), tuple(rows))]
     if "what_if" in facts:
-        from synthdp.release.plan_view import figures_table
+        from synthdp.release.what_if import figures_table
 
         head, figures = figures_table(facts["what_if"])
         tables.append(ReportTable("At other budgets", tuple(head), tuple(map(tuple, figures))))

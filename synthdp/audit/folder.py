@@ -33,7 +33,7 @@ from synthdp.errors import OutputError, disk_errors
 from synthdp.files import lock_file, read_text, write_whole
 from synthdp.graph.predict import PREDICTED, planned_pairs
 from synthdp.privacy.plan import ReleasePlan
-from synthdp.spec.checks.budget import DECLARED, provable
+from synthdp.spec.checks.chance import DECLARED, provable
 from synthdp.spec.model import LinkedSpec, ReleaseSpec
 
 KEY, GAME, MODELS = "key", "game", "models"

@@ -115,7 +115,7 @@ def _epsilons(listed: str, option: str) -> list[float]:
     Raises:
         OutputError: one is no number, or none that a spec may have.
     """
-    from synthdp.release.plan_view import check
+    from synthdp.release.what_if import check
 
     try:
         epsilons = list(map(float, listed.split(",")))

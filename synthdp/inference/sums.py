@@ -22,12 +22,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from synthdp.data.domain import Domain
-from synthdp.data.visits import VisitFrame
 from synthdp.inference import figures as of_cells
 from synthdp.inference.figures import (
     Figure,
@@ -63,6 +63,9 @@ from synthdp.privacy.mechanisms.sums import (
 )
 from synthdp.spec.expressions.query import Query
 from synthdp.spec.model import RegressionEstimand, ReleaseSpec
+
+if TYPE_CHECKING:
+    from synthdp.data.visits import VisitFrame
 
 Summed = tuple[Figure, float]
 """A figure, and how wide noise alone makes its interval."""

@@ -47,7 +47,7 @@ from synthdp.release import run_folder
 from synthdp.release.gates import GateVerdict, check_simulated
 from synthdp.release.run_folder import RunFolder
 from synthdp.report.prose import estimated, say_of_plan
-from synthdp.spec.edit import amendment
+from synthdp.spec.amendment import amendment
 from synthdp.spec.load.loader import own_text, parse_spec
 from synthdp.spec.model import PriorSource, ReleaseSpec
 from synthdp.verify.at_hand import published_entries
@@ -306,7 +306,7 @@ def quality_of(metrics: Mapping[str, float]) -> str:
 def amended(folder: RunFolder, ledger: Ledger, spec_path: Path, *, out: Path) -> RunFolder:
     """The run in `folder`, which continues by the spec at `spec_path`, without paying.
 
-    Only what is done with released values may differ (`spec.edit`). The amendment is written
+    Only what is done with released values may differ (`spec.amendment`). The amendment is written
     to the ledger first, durably, and then to the run's folder: a run that is killed in between says
     so when it is resumed (`check_spec`). Paths in the new spec are still relative to the folder of
     the run's first one.

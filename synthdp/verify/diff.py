@@ -34,7 +34,7 @@ from synthdp.graph.causal import GraphDifference, difference
 from synthdp.progress import Advance, stage
 from synthdp.report.prose import estimated, number
 from synthdp.report.sections import HELD
-from synthdp.spec.edit import differing
+from synthdp.spec.amendment import differing
 from synthdp.verify.checks import verify_bundle
 
 Verdict = Literal["better", "worse", "same", "different", "not comparable"]

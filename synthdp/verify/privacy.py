@@ -25,7 +25,7 @@ from synthdp.privacy import accounting
 from synthdp.privacy.events.kinds import kind_of, of_side
 from synthdp.privacy.plan import GROUP_SIZES, SCORES, Spend, bound_of
 from synthdp.privacy.private import Receipt
-from synthdp.spec.edit import CHANGEABLE
+from synthdp.spec.amendment import CHANGEABLE
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
 from synthdp.verify.reader import VERIFY, Reader, event_problems, wrong

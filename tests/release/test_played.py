@@ -15,7 +15,7 @@ from synthdp.inference.estimands import effect_figure
 from synthdp.model import plan_for
 from synthdp.privacy.mechanisms.sums import SQUARE, NoisySums, StratumSums
 from synthdp.release import StandIn, check_answered, played_estimands, with_noise
-from synthdp.release.plan_view import figures_table, reaching, what_if
+from synthdp.release.what_if import figures_table, reaching, what_if
 from synthdp.spec import parse_spec
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import build_spec, skeleton

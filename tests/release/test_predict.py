@@ -26,7 +26,7 @@ from synthdp.privacy import plan
 from synthdp.privacy.mechanisms.marginals import ChosenMarginals
 from synthdp.release import release, resume
 from synthdp.spec import load_spec
-from synthdp.spec.edit import amendment
+from synthdp.spec.amendment import amendment
 from synthdp.verify import Reader, verify_bundle
 from synthdp.verify.rewritten import check_graph
 from synthdp_attacks import WhiteBox

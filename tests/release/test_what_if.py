@@ -11,11 +11,11 @@ import yaml
 import synthdp
 from synthdp.data import Domain
 from synthdp.errors import BudgetError, OutputError
-from synthdp.model import plan_for
+from synthdp.model.planning import plan_for
 from synthdp.privacy import accounting
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.release import expected_quality
-from synthdp.release.plan_view import MAX_EPSILONS, figures_table, what_if
+from synthdp.release.what_if import MAX_EPSILONS, figures_table, what_if
 from synthdp.spec import parse_spec
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import skeleton
@@ -145,7 +145,7 @@ def test_a_budget_that_cannot_be_planned_is_said_to_be_so(monkeypatch: pytest.Mo
             raise BudgetError("below what the accountant can resolve")
         return plan_for(spec, domain)
 
-    monkeypatch.setattr("synthdp.release.plan_view.plan_for", planned)
+    monkeypatch.setattr("synthdp.release.what_if.plan_for", planned)
     options = what_if(text_of(), [0.5, 2])
     assert options[0] == {"epsilon": 0.5, "refused": "below what the accountant can resolve"}
     head, rows = figures_table(options)

@@ -7,7 +7,7 @@ import yaml
 
 from synthdp.errors import SpecError
 from synthdp.spec import parse_spec
-from synthdp.spec.edit import CHANGEABLE, amendment
+from synthdp.spec.amendment import CHANGEABLE, amendment
 from tests.builders import PREDICT_COLUMNS, skeleton
 
 REAL = {"metric": "tv1", "at_most": 0.5, "outside_guarantee": True}
