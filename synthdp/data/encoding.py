@@ -181,16 +181,19 @@ def places_by(values: Cells, place: Callable[[str], int]) -> npt.NDArray[np.int6
     return read.numbers.astype(np.int64)
 
 
-def unit_numbers(values: Cells) -> npt.NDArray[np.int64]:
-    """A number for each row, the same exactly where `id_text` is; -1 without an id."""
-    known: dict[str, int] = {}
+def unit_numbers(values: Cells, known: dict[str, int] | None = None) -> npt.NDArray[np.int64]:
+    """A number for each row, the same exactly where `id_text` is; -1 without an id.
+
+    `known` has the numbers of ids so far, and gets those of new ones.
+    """
+    known = {} if known is None else known
     return _units(values, lambda text: known.setdefault(text, len(known)))
 
 
 def unit_texts(values: Cells) -> npt.NDArray[np.object_]:
     """`id_text` of each row's id, empty where there is none."""
     known: dict[str, int] = {}
-    numbers = _units(values, lambda text: known.setdefault(text, len(known)))
+    numbers = unit_numbers(values, known)
     return np.asarray(np.array([*known, ""], dtype=object)[numbers])
 
 

@@ -158,13 +158,12 @@ def fit_linked(
 
     def fitted() -> tuple[CodedVisits, dict[str, Found]]:
         persons, visits = read[data.persons_name], read[data.visits_name]
-        # As objects: `concat` would turn both columns into one type, and merge ids above 2**53.
-        keys = [persons[data.persons.key].astype(object), visits[data.visits.key].astype(object)]
-        units = unit_numbers(pd.concat(keys, ignore_index=True))
-        own, theirs = units[: len(persons)], units[len(persons) :]
+        known = dict[str, int]()
+        own = unit_numbers(persons[data.persons.key], known)
+        theirs = unit_numbers(visits[data.visits.key], known)
         people, of_persons = PersonRows.of(frame, columns[data.persons_name], persons, own)
         one = people.one_each()
-        place = np.full(int(units.max(initial=0)) + 2, -1)
+        place = np.full(len(known) + 1, -1)
         place[one.units] = np.arange(len(one.units))
         events, of_visits = VisitRows.of(frame, columns[data.visits_name], visits, place[theirs])
         found = {data.persons_name: Found.of(of_persons, int((own < 0).sum()))}

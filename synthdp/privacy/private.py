@@ -33,11 +33,18 @@ def _check_key(key: object, what: str) -> None:
 
 
 def withholding(look: Callable[P, T]) -> Callable[P, T]:
-    """`look`, which has rows open: what it raises that is not ours leaves as its kind and place."""
+    """`look`, which has rows open: what it raises that is not ours leaves as its kind and place,
+    and no error with the frames of the look, which hold them.
+    """
 
     @wraps(look)
     def quiet(*args: P.args, **kwargs: P.kwargs) -> T:
-        return instead(lambda: look(*args, **kwargs), withheld)
+        try:
+            return instead(lambda: look(*args, **kwargs), withheld)
+        except BaseException as error:
+            left = error
+        left.__cause__ = left.__context__ = None
+        raise left.with_traceback(None)
 
     return quiet
 

@@ -190,11 +190,17 @@ def test_what_is_told_of_an_error_that_quotes_no_row(
     scene: Scene, raised: BaseException, left: type[BaseException]
 ) -> None:
     def fail(table: Table) -> None:
-        raise raised
+        row = f"{SECRET} {table.codes}"
+        try:
+            raise KeyError(row)
+        except KeyError as error:
+            raise raised from error
 
     with pytest.raises(left) as told:
         scene.session().release(Watched(scene.measure, fail), purpose="measure")
     assert told.value is raised or left is OutputError
+    shown = traceback.TracebackException.from_exception(told.value, capture_locals=True)
+    assert SECRET not in "".join(shown.format())
 
 
 @pytest.mark.parametrize("case", ["not planned", "other sigma", "other tables", "twice"])

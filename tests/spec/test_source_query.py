@@ -30,6 +30,7 @@ def spec_of(query: str) -> str:
 
 
 REFUSED = {
+    "select a, b from t for update skip locked": "a lock of rows",
     "select a, count(*) b from t group by a": "GROUP BY and an aggregate",
     "select a, b from t group by a, b having b > 1": "GROUP BY and HAVING",
     "select sum(a) a, max(b) b from t": "an aggregate",
@@ -71,6 +72,7 @@ def test_what_makes_one_row_of_several_is_refused_at_its_line(query: str) -> Non
 
 
 PASSED = [
+    "select a, date_part('year', age(b)) b from t where julianday(c) > 3",
     "select a, b from t",
     "select * from t;",
     "SELECT coalesce(a, 0) AS a, case when b > 3 then 1 else 0 end b FROM s.t WHERE a > 3 -- x",
@@ -100,6 +102,12 @@ WARNED = {
     "select a, (select b from u where u.a = t.a) b from t": "a subquery that chooses or looks up",
     "select a, b from t union all select a, b from u": "UNION ALL",
     "select a, generate_series(1, b) b from t": "several rows of one",
+    "select a, unnest(b) b from t": "several rows of one",
+    "select a, regexp_split_to_table(b, ',') b from t": "several rows of one",
+    "select a, json_array_elements_text(b) b from t": "several rows of one",
+    "select a, (jsonb_each_text(b)).key b from t": "several rows of one",
+    "select a, regexp_matches(b, 'x', 'g') b from t": "several rows of one",
+    "select a, first_drug(b) b from t": "the function first_drug, which is not known here",
     "call everyone()": "was not checked",
     "select a from from where": "was not checked",
     "select a, b from t; select a, b from u": "was not checked",

@@ -239,6 +239,7 @@ CLAUSES = {
     **{name: name.upper() for name in NAMED.split()},
     **dict.fromkeys(("Rand", "Randn", "Randstr", "Uuid"), "random values"),
     "Group": "GROUP BY",
+    "Lock": "a lock of rows",
     "MatchRecognize": "MATCH_RECOGNIZE",
     "Window": "a window function",
     "WithinGroup": "an aggregate",
@@ -254,7 +255,18 @@ RANDOM = re.compile(
     r"rand\w*|newid|newsequentialid|gen_random_\w+|dbms_random\.\w+|nextval|setseed|\w*uuid\w*",
     re.IGNORECASE,
 )
-"""Functions that the parser does not know, by their names."""
+MULTIPLIERS = re.compile(
+    r"(un|g)nest|(pos)?explode(_outer)?|flatten|(exploding_)?generate_(series|subscripts)"
+    r"|\w*_to_(table|recordset)|jsonb?_(array_elements|each|object_keys|path_query|tree)(_text|_tz)?"
+    r"|jsonb?_populate_recordset|regexp_matches|string_split|openjson|s(keys|vals)|each",
+    re.IGNORECASE,
+)
+PLAIN = re.compile(
+    r"date_part|age|[bl]trim|strftime|julianday|unixepoch|to_(date|timestamp)|printf|isnull|make_\w+"
+    r"|justify_\w+|cardinality|num_(non)?nulls|quote_\w+|hashtext",
+    re.IGNORECASE,
+)
+"""Functions by their names; most of them the parser does not know."""
 HINT = (
     "write a SELECT that makes one row of each stored row; where this statement is right, since its"
     " rows are those of the privacy unit, make it a view in the database, whose rows are then the"
@@ -369,8 +381,12 @@ def _may_break(node: Any, outer: set[int]) -> str | None:
         return "a join"
     if isinstance(node, exp.Union):
         return "UNION ALL"
-    if isinstance(node, exp.Unnest | exp.Explode | exp.GenerateSeries):
-        return "a function that makes several rows of one"
+    if isinstance(node, exp.Func):
+        unknown = isinstance(node, exp.Anonymous)
+        if MULTIPLIERS.fullmatch(node.name if unknown else node.sql_name()):
+            return "a function that makes several rows of one"
+        if unknown and not (_breaks(node) or PLAIN.fullmatch(node.name)):
+            return f"the function {node.name}, which is not known here"
     if isinstance(node, exp.With) and node.args.get("recursive"):
         return "WITH RECURSIVE"
     if isinstance(node, exp.Query) and id(node) not in outer:

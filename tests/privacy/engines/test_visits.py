@@ -215,6 +215,20 @@ def test_the_views_are_those_in_memory(tmp_path: Path, seed: int, kinds: tuple[s
     assert some == 0 if kinds == ("words", "int64") else some > 40
 
 
+def test_a_key_that_is_no_text_refuses_nobody(tmp_path: Path) -> None:
+    """Bytes that are not in UTF-8 are an id like others, in memory and where rows stay."""
+    plain = made(0, kinds=("words", "words"))
+    seen = list[LinkedTable]()
+    for odd in (b"p3", b"\xff\xfe"):
+        for name, table in plain.items():
+            keys = [odd if text == "p3" else text.encode() for text in table["id"].to_pylist()]
+            keys = pa.array(keys, pa.binary()).view(pa.string())
+            (tmp_path / name).mkdir(exist_ok=True)
+            pq.write_table(table.set_column(0, "id", keys), tmp_path / name / "0.parquet")
+        seen += [read(tmp_path, engine) for engine in ("memory", "arrow")]
+    assert all(same(table, seen[0]) for table in seen)
+
+
 def walked(tables: dict[str, pa.Table]) -> dict[str, Counter[tuple[Any, ...]]]:
     """The numbers of visits, the stages and the gaps of each person, by a plain walk."""
 
