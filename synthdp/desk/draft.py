@@ -163,13 +163,14 @@ CONFIDENTIAL = {"internal", "internal.json", "internal.html", "mlflow.db", "mlar
 
 
 def shut(draft: Draft) -> None:
-    """From here on this process opens no file of rows, no confidential one, no database but the
-    ledger and no connection, and imports nothing that reads tables. There is no way back.
+    """From here on this process opens no file of rows or confidential one by its path, no database
+    but the ledger and no connection, starts nothing, and imports nothing that reads tables. There
+    is no way back.
     """
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
-        if event == "socket.connect":
-            raise BoundaryError("the desk connects to nothing")
+        if event in ("socket.connect", "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"):
+            raise BoundaryError("the desk connects to nothing, and starts nothing")
         if event == "import" and f"{args[0]}.".startswith(READERS):
             raise BoundaryError(f"the desk reads no tables, and so does not import {args[0]}")
         if event == "sqlite3.connect" and not _same(args[0], draft.now.apart.ledger):

@@ -275,7 +275,7 @@ def tried(act):
         print("open")
     except BoundaryError:
         print("shut")
-import socket, sqlite3
+import os, socket, sqlite3, subprocess
 tried(lambda: open("clinic.csv"))
 tried(lambda: open("./x/../clinic.csv", "rb"))
 tried(lambda: Path("link.csv").read_bytes())
@@ -283,6 +283,8 @@ tried(lambda: open("out/internal/internal.json"))
 tried(lambda: open("mlflow.db", "rb"))
 tried(lambda: sqlite3.connect("mlflow.db"))
 tried(lambda: socket.create_connection(("127.0.0.1", 9), timeout=1))
+tried(lambda: subprocess.run(["cat", "clinic.csv"]))
+tried(lambda: os.system("cat clinic.csv"))
 tried(lambda: __import__("pyarrow.csv"))
 tried(lambda: __import__("pyarrow.parquet"))
 tried(lambda: __import__("synthdp.privacy.readers.files"))
@@ -302,7 +304,7 @@ def test_the_process_opens_no_rows(tmp_path: Path) -> None:
         [sys.executable, "-c", TRAP], cwd=tmp_path, capture_output=True, text=True, timeout=120,
         env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False,
     )  # fmt: skip
-    assert done.stdout.split() == ["shut"] * 10 + ["open"], done.stderr
+    assert done.stdout.split() == ["shut"] * 12 + ["open"], done.stderr
 
 
 @pytest.mark.check
