@@ -169,7 +169,13 @@ def shut(draft: Draft) -> None:
     """
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
-        if event in ("socket.connect", "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"):
+        if event in (
+            "socket.connect",
+            "subprocess.Popen",
+            "os.system",
+            "os.exec",
+            "os.posix_spawn",
+        ):
             raise BoundaryError("the desk connects to nothing, and starts nothing")
         if event == "import" and f"{args[0]}.".startswith(READERS):
             raise BoundaryError(f"the desk reads no tables, and so does not import {args[0]}")

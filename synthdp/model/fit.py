@@ -208,7 +208,7 @@ def with_interactions(
     rows, rng = expected_fit_rows(spec), fresh_generator()
     before = fit_log_linear(architecture, law.groups.coarse, pair_tables(law), rows=rows, rng=rng)
     found = find_interactions(releaser, spec, law, before.drawn.astype(np.uint16))
-    if found is None or not found.value:
+    if not found.value:
         return graph, Acting((), before)
     known = found.map(lambda acting: with_arrows(graph.graph, acting))
     if graph.released is not None:

@@ -313,17 +313,13 @@ class Together:
 
 def find_interactions(
     releaser: Releaser, spec: ReleaseSpec, law: LevelLaw, drawn: Codes
-) -> Released[tuple[Together, ...]] | None:
+) -> Released[tuple[Together, ...]]:
     """What acts on targets together beyond what the model of pairs explains, which has `drawn` rows
-    of the groups of levels of `law`.
-
-    None where no target or column can be split, and nothing was looked at.
+    of the groups of levels of `law`. Nothing does where no target or column can be split.
     """
     groups, purpose = law.groups, graph_purpose(INTERACTIONS)
     planned = needed(releaser.plan.in_graph(INTERACTIONS, InteractionScreen), purpose)
     asked = screened(spec, groups.coarse, law.coarse_margins, drawn)
-    if not asked.families:
-        return None
     rows = max(1.0, float(pooled(law.tables, ()).counts))
     floor = floor_of(rows, len(drawn), sum(f.size for f in asked.families), planned.noise)
     packed = PackedSigns.of(drawn, groups.coarse, asked.signs)
@@ -333,7 +329,7 @@ def find_interactions(
 
     def found(told: Sequence[ToldSum]) -> tuple[Together, ...]:
         beyond = (one for one in told if abs(one.apart) >= floor)
-        return tuple(_together(asked, one, rows) for one in beyond)
+        return tuple(_together(groups, one, rows) for one in beyond)
 
     return releaser.release(mechanism, purpose=purpose).map(found)
 
@@ -354,19 +350,24 @@ def floor_of(rows: float, drawn: int, products: int, noise: float) -> float:
     return max(SETTINGS.min_apart * rows, away * deviation)
 
 
-def _together(asked: Screened, told: ToldSum, rows: float) -> Together:
-    target, *others = (asked.signs[factor] for factor in told.factors)
-    mean = min(max(told.noisy / rows, -SETTINGS.most), SETTINGS.most)
+def _together(groups: LevelGroups, told: ToldSum, rows: float) -> Together:
+    target, *others = told.factors
     assert isinstance(target, Sign)
     columns, signs = list[str](), list[Floats]()
     for sign in others:
         if isinstance(sign, Sign):
             columns.append(sign.column)
-            signs.append(np.where(sign.minus, -1.0, 1.0))
+            signs.append(_of_groups(groups, sign))
         else:
             columns += [sign.first, sign.second]
-    along = np.where(target.minus, -1.0, 1.0)
-    return Together(target.column, tuple(columns), tuple(signs), along, mean)
+    mean = min(max(told.noisy / rows, -SETTINGS.most), SETTINGS.most)
+    return Together(target.column, tuple(columns), tuple(signs), _of_groups(groups, target), mean)
+
+
+def _of_groups(groups: LevelGroups, sign: Sign) -> Floats:
+    """1 or -1 for each group of levels, which have one sign."""
+    firsts = groups.starts.get(sign.column, range(len(sign.minus)))
+    return np.where(np.array(sign.minus)[list(firsts)], -1.0, 1.0)
 
 
 def with_arrows(graph: CausalGraph, found: Sequence[Together]) -> CausalGraph:

@@ -132,7 +132,7 @@ def test_choices_and_sums_have_the_noise_that_is_charged(
     table, exact = table_of(domain, codes), np.array(plain_sums(codes, FAMILIES))
     screen = screen_of(domain, 1, noise * wrong)
     told = [screen.run(table, streams)[0] for _ in range(8000)]
-    places = {screen.factors(i): i for i in range(len(exact))}
+    places = {tuple(screen.signs[k] for k in screen.places(i)): i for i in range(len(exact))}
     chosen = Counter((places[one.factors],) for one in told)
     right = order_p_value(chosen, order_law(np.abs(exact), noise, 1)) > SIGNIFICANCE
     assert right == (wrong == 1.0)
@@ -156,14 +156,33 @@ def test_a_parity_is_told_once_and_survives_the_journal(
         signs, FAMILIES, model, rows=3000.0, floor=400.0
     )
     told = screen.run(table_of(domain, codes), Streams.fresh())
-    assert told[0].factors == (0, 1, 2) and told[0].noisy > 2000
+    assert told[0].factors == signs[:3] and told[0].noisy > 2000
     assert len(told) == 2 and abs(told[1].apart) < 400  # nothing else, and there it ends
     assert screen.unpack(screen.pack(told)) == told and screen.unpack(screen.pack(())) == ()
-    for factors, sums in (([[0, 4, -1, -1, -1]], [[1, 1]]), ([[0, 1]], [[1, 1]])):
+    kept = screen.pack(told)
+    for wrong in (
+        {"columns": kept["columns"] + 4},
+        {"columns": kept["columns"][:, :2]},
+        {"minus": kept["minus"].astype(bool)},
+        {"sums": kept["sums"][:1]},
+    ):
         with pytest.raises(ValueError, match="not"):
-            screen.unpack({"factors": np.array(factors), "sums": np.array(sums)})
+            screen.unpack(kept | wrong)
     with pytest.raises(ValueError, match="not"):
         screen.unpack(screen.pack(told * 3))
+
+
+def test_what_was_told_is_known_whatever_signs_are_chosen_anew(domain_of: MakeDomain) -> None:
+    """A run that goes on chooses its signs on other rows."""
+    domain = domain_of(2, 3, 3)
+    other = Sign("c", (True, False, True))
+    signs = (*signs_of(domain), SameLevel("b", "c"), other)
+    drawn = PackedSigns.of(np.zeros((0, 3), np.uint16), domain, signs)
+    budget = InteractionScreen(domain, 3, 1.0)
+    first = budget.choose(signs, (Family((0,), 3, 5),), drawn, rows=1.0, floor=0.0)
+    told = (ToldSum((signs[0], signs[3]), 7, -2), ToldSum((signs[0], signs[1], other), 3, 1))
+    again = budget.choose(signs[:1], (), drawn, rows=1.0, floor=0.0)
+    assert again.unpack(first.pack(told)) == told
 
 
 def test_what_one_sum_explains_moves_what_is_expected_of_others(
@@ -203,5 +222,4 @@ def test_wrong_signs_and_families_are_refused(domain_of: MakeDomain, table_of: M
     assert none.run(table_of(domain, np.zeros((4, 2))), Streams.fresh()) == ()
     assert none.unpack(none.pack(())) == ()
     with pytest.raises(ValueError, match="no such product"):
-        none.factors(0)
-    assert ToldSum((0, 1), 3, 1) == ToldSum((0, 1), 3, 1)
+        none.places(0)

@@ -116,12 +116,12 @@ class PackedSigns:
 
 @dataclass(frozen=True)
 class ToldSum:
-    """A product of signs at the places `factors`, and its noisy sum.
+    """A product of signs, its target's first, and its noisy sum.
 
     `apart` is how far that is from what was expected when it was chosen.
     """
 
-    factors: tuple[int, ...]
+    factors: tuple[AnySign, ...]
     noisy: int
     apart: int
 
@@ -233,34 +233,36 @@ class ChosenInteractions(Prepaid[InteractionScreen]):
             (best,) = randomness.noisy_top(scores, scale=noise, count=1).tolist()
             (noisy,) = randomness.rounded_gaussian(exact[[best]], sigma=noise).tolist()
             apart = noisy - int(expected[best])
-            told.append(ToldSum(self.factors(best), noisy, apart))
+            places = self.places(best)
+            told.append(ToldSum(tuple(self.signs[i] for i in places), noisy, apart))
             if abs(apart) < self.floor:
                 break
-            expected = expected + np.rint(apart * self._alike(told[-1])).astype(np.int64)
+            expected = expected + np.rint(apart * self._alike(places)).astype(np.int64)
         return tuple(told)
 
-    def factors(self, place: int) -> tuple[int, ...]:
-        """The places of the signs of the product at a `place` among all."""
+    def places(self, place: int) -> tuple[int, ...]:
+        """Where the signs are of the product at a `place` among all."""
         for family in self.families:
             if place < family.size:
                 return (*family.shared, family.first + place)
             place -= family.size
         raise ValueError("no such product")
 
-    def _alike(self, one: ToldSum) -> Floats:
-        """What each product gains where `one` gains 1, and the target's margin stays.
+    def _alike(self, one: Sequence[int]) -> Floats:
+        """What each product gains where that of the signs at `one` gains 1, and the target's margin
+        stays.
 
         Without its target a product p of `one` and a product q go with each other by cov(p, q) /
         var(p) in the rows `drawn`, which counts as none within chance.
         """
         drawn, rows = self.drawn, max(1, self.drawn.rows)
-        target, *rest = one.factors
+        target, *rest = one
         mean = 1 - 2 * int(np.bitwise_count(drawn.product(rest)).sum()) / rows
         targets = [
             1 - 2 * int(np.bitwise_count(drawn.product((target, f.shared[0]))).sum()) / rows
             for f in self.families
         ]
-        both = drawn.sums(self.families, drawn.product(one.factors)) / rows
+        both = drawn.sums(self.families, drawn.product(one)) / rows
         means = drawn.sums(self.families, skipped=1) / rows
         covariance = both - mean * means * np.repeat(targets, [f.size for f in self.families])
         chance = 4.0 / math.sqrt(rows)  # within four deviations a covariance counts as none
@@ -268,27 +270,54 @@ class ChosenInteractions(Prepaid[InteractionScreen]):
         return np.where(np.abs(covariance) > chance, gained, 0.0)
 
     def pack(self, value: tuple[ToldSum, ...]) -> Arrays:
-        """Signs `[told, MAX_FACTORS]`, filled up with -1; sums, and what they are apart."""
-        factors = np.full((len(value), MAX_FACTORS), -1, dtype=np.int64)
-        for row, one in zip(factors, value, strict=True):
-            row[: len(one.factors)] = one.factors
+        """The columns of each sign, by place `[told, MAX_FACTORS, 2]`, filled up with -1, and where
+        it is -1 `[told, MAX_FACTORS, levels]`; sums, and what they are apart.
+
+        What was told is then known by itself: signs may be chosen anew, on other rows.
+        """
+        index, most = self.budget.domain.index, max(self.budget.domain.sizes, default=0)
+        columns = np.full((len(value), MAX_FACTORS, 2), -1, dtype=np.int64)
+        minus = np.zeros((len(value), MAX_FACTORS, most), dtype=np.uint8)
+        for row, one in enumerate(value):
+            for i, sign in enumerate(one.factors):
+                if isinstance(sign, Sign):
+                    columns[row, i, 0] = index(sign.column)
+                    minus[row, i, : len(sign.minus)] = sign.minus
+                else:
+                    columns[row, i] = index(sign.first), index(sign.second)
         sums = [(one.noisy, one.apart) for one in value]
-        return {"factors": factors, "sums": np.array(sums, dtype=np.int64).reshape(-1, 2)}
+        sums = np.array(sums, dtype=np.int64).reshape(-1, 2)
+        return {"columns": columns, "minus": minus, "sums": sums}
 
     def unpack(self, arrays: Arrays) -> tuple[ToldSum, ...]:
         """The sums that were told."""
-        factors, sums = arrays["factors"], arrays["sums"]
-        if factors.shape != (len(sums), MAX_FACTORS) or sums.shape[1:] != (2,):
+        domain, told = self.budget.domain, len(arrays["sums"])
+        shapes = {
+            "columns": (told, MAX_FACTORS, 2),
+            "minus": (told, MAX_FACTORS, max(domain.sizes, default=0)),
+            "sums": (told, 2),
+        }
+        if {name: array.shape for name, array in arrays.items()} != shapes:
             raise ValueError("not the sums of a screen")
-        if {factors.dtype, sums.dtype} != {np.dtype(np.int64)} or len(sums) > self.budget.kept:
+        columns, minus, sums = (arrays[name] for name in shapes)
+        whole = columns.dtype == sums.dtype == np.int64 and minus.dtype == np.uint8
+        if (
+            not whole
+            or told > self.budget.kept
+            or ((columns < -1) | (columns >= len(domain.names))).any()
+        ):
             raise ValueError("not the sums of this screen")
-        if not ((factors >= -1) & (factors < len(self.signs))).all():
-            raise ValueError("not signs of this screen")
-        return tuple(_told(*row) for row in zip(factors.tolist(), sums.tolist(), strict=True))
 
+        def sign(columns: Integers, minus: npt.NDArray[np.uint8]) -> AnySign:
+            first, second = (domain.columns[i] for i in columns)
+            if columns[1] < 0:
+                return Sign(first.name, tuple((minus[: first.levels] == 1).tolist()))
+            return SameLevel(first.name, second.name)
 
-def _told(factors: Sequence[int], sums: Sequence[int]) -> ToldSum:
-    return ToldSum(tuple(f for f in factors if f >= 0), *sums)
+        return tuple(
+            ToldSum(tuple(sign(c, m) for c, m in zip(*both, strict=True) if c[0] >= 0), *own)
+            for *both, own in zip(columns, minus, sums.tolist(), strict=True)
+        )
 
 
 def noise_for(mu: float, kept: int) -> float:
