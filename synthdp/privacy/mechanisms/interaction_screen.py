@@ -285,8 +285,8 @@ class ChosenInteractions(Prepaid[InteractionScreen]):
                     minus[row, i, : len(sign.minus)] = sign.minus
                 else:
                     columns[row, i] = index(sign.first), index(sign.second)
-        sums = [(one.noisy, one.apart) for one in value]
-        sums = np.array(sums, dtype=np.int64).reshape(-1, 2)
+        pairs = [(one.noisy, one.apart) for one in value]
+        sums = np.array(pairs, dtype=np.int64).reshape(-1, 2)
         return {"columns": columns, "minus": minus, "sums": sums}
 
     def unpack(self, arrays: Arrays) -> tuple[ToldSum, ...]:
