@@ -82,19 +82,20 @@ def watch(
     from synthdp.api.checked import check
     from synthdp.spec.load.loader import own_text
 
-    epsilons, seen = [] if what_if is None else _epsilons(what_if, "--what-if"), None
+    epsilons, told, before = [] if what_if is None else _epsilons(what_if, "--what-if"), None, None
     while True:
         try:
             now = own_text(spec)
         except SpecError as error:
             now = str(error)
-        if now != seen:
-            seen, found = now, check(None, spec)
+        if now != told and (once or now == before):  # an editor empties a file before it writes
+            told, found = now, check(None, spec)
             head = "" if once else time.strftime("%H:%M:%S ")
             _tell(found, epsilons, head=head, as_json=as_json)
             if once:
                 sys.exit(0 if found.spec else SpecError.exit_code)
-        time.sleep(0.5)
+        before = now
+        time.sleep(0.25)
 
 
 def _tell(found: Checked, epsilons: list[float], *, head: str, as_json: bool) -> None:

@@ -111,6 +111,20 @@ def test_watch_tells_anew_after_each_save_and_reads_no_row(tmp_path: Path) -> No
     assert len(clinic()) > 0
 
 
+def test_watch_passes_over_a_file_that_is_about_to_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An editor empties a file, and then fills it."""
+    path, changed = tmp_path / "clinic.yaml", CLINIC.replace("epsilon: 1,", "epsilon: 2,")
+    path.write_text(CLINIC)
+    texts = iter([CLINIC, "", changed, changed])
+    monkeypatch.setattr(time, "sleep", lambda _: path.write_text(next(texts)))
+    with pytest.raises(StopIteration):
+        watch(path, as_json=True)
+    told = [json.loads(line)["plan"]["epsilon"] for line in capsys.readouterr().out.splitlines()]
+    assert told == [1, 2]
+
+
 def test_what_the_ledger_refuses_is_told_beside_the_forecast(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
