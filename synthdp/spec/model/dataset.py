@@ -56,9 +56,7 @@ class CsvSource(ChosenColumns):
         "what parts the fields of a line", ";", default=","
     )
     decimal: Literal[".", ","] = key("what stands before the decimals of numbers", ",", default=".")
-    missing_values: tuple[str, ...] = key(
-        "texts that stand for a missing value", ["", "NA"], default=("",)
-    )
+    missing_values: tuple[str, ...] = key("texts for a missing value", ["", "NA"], default=("",))
 
 
 class ParquetSource(ChosenColumns):
@@ -66,8 +64,8 @@ class ParquetSource(ChosenColumns):
 
     kind: Literal["parquet"] = key("Parquet", "parquet")
     path: str = key(
-        "a file, a folder or a pattern such as data/*.parquet, relative to the spec's folder; or"
-        " an address of s3://, gs:// or https://, with keys in the environment",
+        "a file, a folder or a pattern such as data/*.parquet, relative to the spec's folder, or"
+        " an s3://, gs:// or https:// address, with keys in the environment",
         "data/people.parquet",
     )
     levels_only: Flag = key(
@@ -82,7 +80,7 @@ class SqlSource(Model):
 
     kind: Literal["sql"] = key("a query against a database", "sql")
     url_env: Annotated[str, Field(pattern=r"^[A-Z_][A-Z0-9_]*$")] = key(
-        "environment variable that holds the URL; a relative SQLite file lies in the spec's folder",
+        "environment variable with the URL; a relative SQLite file is in the spec's folder",
         "PEOPLE_DATABASE_URL",
     )
     query: str = key(
@@ -97,7 +95,7 @@ class BuiltinSource(Model):
 
     kind: Literal["builtin"] = key("a simulated table that ships with synthdp", "builtin")
     name: Literal["synthetic", "pain1000", "pain5000", "eedi"] = key(
-        "which one; `synthdp init --builtin` writes whole specs of all but the first", "pain1000"
+        "which one; `synthdp init --builtin` writes specs of all but the first", "pain1000"
     )
 
 
@@ -160,7 +158,7 @@ class DeclaredRows(Model):
     """
 
     kind: Literal["public", "approximate"] = key(
-        "whether `value` is exact and may be known, or round, and the exact number is used nowhere",
+        "whether `value` is exact and may be known, or round, with the exact number used nowhere",
         "approximate",
     )
     value: Annotated[Whole, Field(ge=1, le=2_000_000_000), Unit("rows")] = key(
@@ -188,8 +186,7 @@ class DomainFrom(Model):
 
 OutOfDomain = Literal["refuse", "clamp"]
 OUT_OF_DOMAIN = key(
-    "values outside the declared domain: refuse the table, or take the nearest bound or first"
-    " category",
+    "of values outside the domain: refuse the table, or take the nearest bound or first category",
     "clamp",
     default="refuse",
 )
@@ -198,7 +195,7 @@ OUT_OF_DOMAIN = key(
 class Described(Model):
     """What every dataset says of itself."""
 
-    id: Slug = key("key of the ledger: all releases of one table share it", "adult")
+    id: Slug = key("key of the ledger, which all releases of one table share", "adult")
     title: str | None = key("title, for the bundle's metadata", "Adult, synthetic", default=None)
     description: str | None = key(
         "what the synthetic table is, for the bundle's metadata",
@@ -210,8 +207,7 @@ class Described(Model):
         "how to cite the original", "Becker and Kohavi (1996), Adult, UCI repository", default=None
     )
     contact: Annotated[str, Field(min_length=1, max_length=300)] | None = key(
-        "whom users may ask, e.g. to run their final code on the original; published with the"
-        " bundle",
+        "whom users may ask; published",
         "Data desk, desk@statistics.example",
         default=None,
     )
@@ -227,8 +223,7 @@ class Dataset(Described):
     rows: DeclaredRows = key("how many rows there are", {"kind": "public", "value": 48_842})
     out_of_domain: OutOfDomain = OUT_OF_DOMAIN
     domain_from: DomainFrom | None = key(
-        "the run of `synthdp init --private` that wrote this; left out where the domain is public"
-        " knowledge",
+        "the run of `synthdp init --private` that wrote this",
         {"run": "20261124-0123456789ab", "epsilon": 0.5, "delta": 1e-7},
         default=None,
     )
@@ -241,8 +236,7 @@ class PriorSource(Model):
     """
 
     source: str | None = key(
-        "a CSV file of public rows, relative to the spec's folder; columns that the spec does not"
-        " have are left out",
+        "a CSV file of public rows, relative to the spec's folder; columns of the spec alone count",
         "public.csv",
         default=None,
     )
@@ -288,8 +282,8 @@ class Disjoint(Model):
     """Nobody is in two waves: the one that took most counts."""
 
     disjoint: Annotated[str, Field(min_length=1, max_length=200)] = key(
-        "what is fixed at entry and differs between waves, so that nobody is in two; nothing checks"
-        " it, and the certificate says so",
+        "what is fixed at entry and differs between waves; nothing checks it, and the certificate"
+        " says so",
         "birth_year",
     )
 
@@ -337,8 +331,8 @@ class Waves(Model):
         {"rotating": 4},
     )
     planned: Annotated[Whole, Field(ge=2, le=1000), Unit("waves")] | None = key(
-        "waves that the cap is for, this one and those before counted in: a run that would not"
-        " leave each one to come as much as it takes is refused",
+        "how many waves in all the cap is for: a run that would not leave each one to come as"
+        " much as it takes is refused",
         5,
         default=None,
     )
@@ -390,9 +384,8 @@ class Compute(Model):
         "where fleets of shadow models run", "dask", default="loky"
     )
     engine: Annotated[EngineName, refused({"duckdb": NO_DUCKDB})] = key(
-        "where the table is counted: in memory; arrow and dask count Parquet files part by part,"
-        " sql in the source's database; auto: memory, or arrow for files at an address or of a"
-        " pattern",
+        "where the table is counted: in memory; of Parquet part by part (arrow, dask); in the"
+        " source's database; auto: memory, or arrow for an address or a pattern",
         "dask",
         default="auto",
     )
@@ -445,7 +438,7 @@ class Publication(Model):
         default=None,
     )
     consulted: str | None = key(
-        "who was asked before: a review board, the people in the data",
+        "who was asked before",
         "the ethics board of the university, on 12 March 2026",
         default=None,
     )
