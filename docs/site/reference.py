@@ -66,7 +66,7 @@ SCALARS = {
     "boolean": "`true` or `false`",
     "string": "text",
 }
-PLAIN = re.compile(r'"?[\w ,.-]+"?')
+PLAIN = re.compile(r'\[?"?[\w ,.-]+"?]?')
 CODES = {"string", "integer", "number", "boolean"}  # what a name or category may be written as
 
 
@@ -200,7 +200,7 @@ def _table(
             whole
             or held
             or limits.startswith(("`", "number", "whole"))
-            or (limits.startswith("text") and PLAIN.fullmatch(example))
+            or (limits.startswith(("text", "list of text")) and PLAIN.fullmatch(example))
         )
         if not shown and default in ("", "required"):
             default = ", ".join(filter(None, [default, f"e.g. `{example}`"]))

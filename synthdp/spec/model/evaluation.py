@@ -180,12 +180,11 @@ ATTACK_METRICS = tuple(f"attack_{name}" for name in ATTACK_FIGURES)
 class Gate(Model):
     """A bound that must hold or the bundle is withheld.
 
-    A gate on a figure of real rows makes publishing itself depend on them: it must be opted into
-    with `outside_guarantee: true`, and the certificate says so. Gates on `simulated_...` figures
-    are held against the audit of the plan on its simulated twin (`synthdp audit SPEC --simulated`),
-    before anything is spent. Gates on attacks take the largest figure of the three attacks.
-    `..._upper` are upper ends of 95% intervals, which luck moves: a limit that more than 5% of runs
-    without any leak would exceed is refused, and the lowest possible is told.
+    One on a figure of real rows makes publishing itself depend on them: it needs
+    `outside_guarantee: true`. Gates on `simulated_...` figures are held against the audit of the
+    plan on simulated rows (`synthdp audit SPEC --simulated`), before anything is spent; those on
+    attacks take the largest figure of three. `..._upper` are upper ends of 95% intervals: a limit
+    that more than 5% of runs without any leak would exceed is refused, and the lowest is told.
     """
 
     metric: Annotated[Literal[PublicMetric, ConfidentialMetric], renamed(RENAMED_METRICS)] = key(
