@@ -30,8 +30,8 @@ YAML file with the sections below. `synthdp validate` reports what is wrong betw
 every mistake at once. `synthdp schema` prints the fields as a JSON schema, for YAML editors.
 
 After a field's meaning stand what it may hold and its default. Names in `code` are written as they
-stand; a unit follows the limits, and sizes of texts are in characters. Required texts are not
-empty. A field without a default may be left out. A complete spec with all sections follows; only
+stand; a unit follows the limits. Required texts are not empty, and one that is too long is refused.
+A field without a default may be left out. A complete spec with all sections follows; only
 `dataset`, `columns` and `privacy` are required beside `synthdp: 1`. A spec of two tables has
 sections of its own: [linked tables](#linked-tables).
 
@@ -262,7 +262,8 @@ def allowed(node: Mapping[str, Any]) -> str:
         return f"map of names to {allowed(node['additionalProperties'])}"
     if "pattern" in node:
         return PATTERNS[node["pattern"]]
-    return ", ".join([SCALARS[node["type"]] + _size(node, "Length"), *_range(node)])
+    exact = node.get("minLength") == node.get("maxLength")
+    return ", ".join([SCALARS[node["type"]] + _size(node, "Length") * exact, *_range(node)])
 
 
 def _range(node: Mapping[str, Any]) -> Iterator[str]:

@@ -84,9 +84,7 @@ class ColumnBase(Model):
     sketch: ClassVar[tuple[str, ...]] = ()
     """The type's own keys with a word on each, for the head of a draft; one line each."""
 
-    missing: Flag = key(
-        "whether values may be missing, as a state of their own", True, default=False
-    )
+    missing: Flag = key("whether values may be missing", True, default=False)
     missing_codes: FewCodes = key(
         "codes of the source for a missing value; compared like categories, and as numbers in"
         " ranges",
@@ -94,7 +92,7 @@ class ColumnBase(Model):
         default=(),
     )
     description: str | None = key("what the column holds", "outpatient visits", default=None)
-    unit: str | None = key("unit of its values, for the bundle's metadata", "years", default=None)
+    unit: str | None = key("of its values", "years", default=None)
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -129,7 +129,7 @@ class IdUnit(Model):
     """
 
     kind: Literal["id"] = key("all rows of one id are protected together", "id")
-    column: Name = key("the column with the ids; it is never modelled or released", "patient_id")
+    column: Name = key("the column with the ids, which is never modelled or released", "patient_id")
     max_rows: Annotated[Whole, Field(ge=1, le=64), Unit("rows")] = key(
         "most rows of one id that are used; noise grows with it", 5
     )
@@ -196,13 +196,13 @@ class Described(Model):
     """What every dataset says of itself."""
 
     id: Slug = key("key of the ledger, which all releases of one table share", "adult")
-    title: str | None = key("title, for the bundle's metadata", "Adult, synthetic", default=None)
+    title: str | None = key("for the bundle's metadata", "Adult, synthetic", default=None)
     description: str | None = key(
-        "what the synthetic table is, for the bundle's metadata",
+        "what the synthetic table is",
         "The UCI Adult table, synthetic",
         default=None,
     )
-    licence: str | None = key("licence of the synthetic table", "CC-BY-4.0", default=None)
+    licence: str | None = key("of the synthetic table", "CC-BY-4.0", default=None)
     citation: str | None = key(
         "how to cite the original", "Becker and Kohavi (1996), Adult, UCI repository", default=None
     )
@@ -241,18 +241,18 @@ class PriorSource(Model):
         default=None,
     )
     bundle: str | None = key(
-        "the folder of a bundle, whose synthetic rows are the prior", "earlier/bundle", default=None
+        "a bundle's folder, whose synthetic rows are the prior", "earlier/bundle", default=None
     )
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = key(
-        "SHA-256 of the file, or of the bundle's SHA256SUMS, without which no bundle is taken",
+        "of the file, or of the bundle's SHA256SUMS, which a bundle needs",
         "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
         default=None,
     )
     licence: Annotated[str, Field(min_length=1, max_length=300)] | None = key(
-        "licence of the file, which it must have", "CC-BY-4.0", default=None
+        "of the file, which must have one", "CC-BY-4.0", default=None
     )
     statement: Annotated[str, Field(min_length=1, max_length=2000)] = key(
-        "what it is, and why it may be used: published with the bundle",
+        "what it is, and why it may be used; published",
         "Census of 1990, public since 1995; nobody of it is protected here",
     )
 
@@ -314,7 +314,7 @@ class EarlierWave(Model):
     """The bundle of the wave before."""
 
     bundle: str = key(
-        "its folder, relative to the spec's; it has the noisy tables of all waves before it, too",
+        "its folder, relative to the spec's",
         "releases/clinic-2026/bundle",
     )
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] = key(
@@ -369,7 +369,7 @@ class Tracking(Model):
         default=None,
     )
     experiment: Annotated[str, Field(min_length=1, max_length=200)] = key(
-        "name of the MLflow experiment", "census", default="synthdp"
+        "its name in MLflow", "census", default="synthdp"
     )
 
 
@@ -408,7 +408,7 @@ class Curator(Model):
     """Who publishes the release, in the words of that registry."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)] = key(
-        "name of the organisation", "Office of Statistics"
+        "of the organisation", "Office of Statistics"
     )
     type: Literal["Government", "Industry", "Nonprofit"] = key("what it is", "Government")
 
@@ -443,12 +443,12 @@ class Publication(Model):
         default=None,
     )
     until: str | None = key(
-        "until when the release may be used, or when it is looked at again",
+        "until when it may be used, or is looked at again",
         "the next wave, at the latest 2029",
         default=None,
     )
     authors: tuple[Annotated[str, Field(min_length=1)], ...] = key(
-        "who fills in the record; default: the curators", ["A. Steward"], default=()
+        "who fills it in; default: the curators", ["A. Steward"], default=()
     )
     decision: Literal["required", "optional"] = key(
         "required: `synthdp export` waits for a yes that `synthdp decide` recorded",
@@ -472,10 +472,8 @@ class Signing(Model):
     """Who signs the bundle. A spec names only the variable that says where the key lies."""
 
     key_env: Annotated[str, Field(pattern=r"^[A-Z_][A-Z0-9_]*$")] = key(
-        "environment variable with the path of the private key (`synthdp keygen`)",
+        "environment variable with the private key's path (`synthdp keygen`)",
         "CENSUS_SIGNING_KEY",
         default="SYNTHDP_SIGNING_KEY",
     )
-    required: Flag = key(
-        "refuse to release without a key, in place of an unsigned bundle", True, default=False
-    )
+    required: Flag = key("refuse to release without a key", True, default=False)

@@ -89,7 +89,7 @@ class Evaluation(Model):
         default=20_000,
     )
     triples: Annotated[Whole, Field(ge=0, le=10_000), Unit("tables")] = key(
-        "random 3-way tables that are compared", 16, default=64
+        "random 3-way tables compared", 16, default=64
     )
     random_targets: Annotated[Whole, Field(ge=0, le=1000), Unit("columns")] = key(
         "so many columns, drawn by a public seed, that five classifiers or regressors predict",
@@ -97,12 +97,12 @@ class Evaluation(Model):
         default=0,
     )
     subgroups: Names = key(
-        "columns whose categories are judged as groups; default: three with few categories",
+        "columns whose categories are judged as groups; default: three with few",
         ["sex"],
         default=(),
     )
     effects: Annotated[tuple[Effect, ...], Field(max_length=20)] = key(
-        "average treatment effects that are compared",
+        "average effects that are compared",
         [{"treated": "lncoins == 0", "outcome": "mdvis"}],
         default=(),
     )

@@ -235,7 +235,7 @@ class Graph(Model):
     )
     unseen_causes: bool = key(
         "mode learn, measured_pc: columns may have unknown common causes; the graph says which"
-        " links show a cause all the same, for no more budget",
+        " links show a cause all the same",
         True,
         default=False,
     )
@@ -334,9 +334,7 @@ class Sampling(Model):
     rows: Annotated[Whole, Field(ge=1, le=2_000_000_000), Unit("rows")] | None = key(
         "rows to write; default: the declared number", 10_000, default=None
     )
-    rake: Flag = key(
-        "calibrate the model and its sample to the noisy marginals", False, default=True
-    )
+    rake: Flag = key("fit the model and its sample to the noisy marginals", False, default=True)
     balance: Flag = key(
         "choose rows whose two-way tables are near the model's",
         False,

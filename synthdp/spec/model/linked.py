@@ -432,7 +432,7 @@ class LinkedEffect(Model):
         default=None,
     )
     reference: Annotated[str, AS_TEXT] | None = key(
-        "the level of the treatment that others are compared with; default: the first",
+        "the treatment's level that others are compared with; default: the first",
         "0",
         default=None,
     )
@@ -457,8 +457,8 @@ class LinkedQuestion(Model):
 
     kind: Literal["question"] = key("a question", "question")
     ask: Annotated[str, Field(min_length=1, max_length=1000)] = key(
-        "share(CONDITION), count(CONDITION), mean(COLUMN) or quantile(COLUMN, P), perhaps `where"
-        " CONDITION`, perhaps `by COLUMN, COLUMN`",
+        "share(CONDITION), count(CONDITION), mean(COLUMN) or quantile(COLUMN, P), perhaps with"
+        " `where CONDITION` or `by COLUMN, COLUMN`",
         "share(visits.stage == '3') by visits[later].number",
     )
     clip: Clip | None = key(
