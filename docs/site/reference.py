@@ -30,8 +30,8 @@ YAML file with the sections below. `synthdp validate` reports what is wrong betw
 every mistake at once. `synthdp schema` prints the fields as a JSON schema, for YAML editors.
 
 After a field's meaning stand what it may hold and its default. Names in `code` are written as they
-stand; a unit follows the limits, and sizes of texts are in characters. Required texts are not
-empty. A field without a default may be left out. A complete spec with all sections follows; only
+stand; a unit follows the limits. Required texts are not empty, and one that is too long is refused.
+A field without a default may be left out. A complete spec with all sections follows; only
 `dataset`, `columns` and `privacy` are required beside `synthdp: 1`. A spec of two tables has
 sections of its own: [linked tables](#linked-tables).
 
@@ -66,6 +66,7 @@ SCALARS = {
     "boolean": "`true` or `false`",
     "string": "text",
 }
+PLAIN = re.compile(r'\[?"?[\w ,.-]+"?]?')
 CODES = {"string", "integer", "number", "boolean"}  # what a name or category may be written as
 
 
@@ -172,12 +173,12 @@ def _table(
 ) -> Iterator[str]:
     """The fields of a section, one to a line; below them those that an earlier section told.
 
-    An example stands where neither what is allowed nor the default shows one; those of the sections
-    of the whole spec stand together above it.
+    An example stands where neither what is allowed nor the default shows one, and where it is no
+    plain text; those of the sections of the whole spec stand together above it.
     """
     whole = not section.path
     properties = json_schema()["$defs"][section.model.__name__]["properties"]
-    rows, again = list[str](), dict[Section, list[str]]()
+    rows, ends, again = list[str](), list[tuple[str, str]](), dict[Section, list[str]]()
     for name, info in section.model.model_fields.items():
         if section.kind.startswith(f"{name}:"):
             continue  # the title says it
@@ -192,16 +193,27 @@ def _table(
             links = ", ".join(part.link for part in held)
             title, limits = f"`{name}`", links or allowed(properties[name])
         limits = ", ".join(filter(None, [limits, unit(info)]))
-        default = _default(info)
-        shown = whole or held or limits.startswith(("`", "number", "whole"))
+        default, example = _default(info), flow(info.examples[0])
+        if default.startswith("`") and limits == SCALARS["boolean"]:
+            limits = ""
+        shown = (
+            whole
+            or held
+            or limits.startswith(("`", "number", "whole"))
+            or (limits.startswith(("text", "list of text")) and PLAIN.fullmatch(example))
+        )
         if not shown and default in ("", "required"):
-            default = ", ".join(filter(None, [default, f"e.g. {_code(info.examples[0])}"]))
+            default = ", ".join(filter(None, [default, f"e.g. `{example}`"]))
         default = f"default {default}" if default.startswith("`") else default
         rows.append(f"- {title}: {info.description}")
-        if ends := "; ".join(filter(None, [limits, default])):
-            rows[-1] += f". *{ends}*"
+        ends.append((limits, default))
+    if len(rows) > 2 and len({limits for limits, _ in ends}) == 1:
+        yield f"Each is a {ends[0][0]}.\n"
+        ends = [("", default) for _, default in ends]
     if rows:
-        yield "\n".join([*rows, ""])
+        told_of = ("; ".join(filter(None, parts)) for parts in ends)
+        lines = (row + (f". *{of}*" if of else "") for row, of in zip(rows, told_of, strict=True))
+        yield "\n".join([*lines, ""])
     if again:
         as_there = "; ".join(
             f"{', '.join(names)} as in {s.link if s.path else 'a spec of one table'}"
@@ -250,7 +262,8 @@ def allowed(node: Mapping[str, Any]) -> str:
         return f"map of names to {allowed(node['additionalProperties'])}"
     if "pattern" in node:
         return PATTERNS[node["pattern"]]
-    return ", ".join([SCALARS[node["type"]] + _size(node, "Length"), *_range(node)])
+    exact = node.get("minLength") == node.get("maxLength")
+    return ", ".join([SCALARS[node["type"]] + _size(node, "Length") * exact, *_range(node)])
 
 
 def _range(node: Mapping[str, Any]) -> Iterator[str]:

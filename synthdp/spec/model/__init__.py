@@ -72,8 +72,7 @@ class ReleaseSpec(Model):
     )
     sampling: Sampling = key("the rows that it writes", {"rows": 10_000}, default=Sampling())
     constraints: Constraints = key(
-        "what every synthetic row must fulfil, e.g. `marital-status` == 'Never-married'; real rows"
-        " are not held to it",
+        "what every synthetic row must fulfil; real rows are not held to it",
         ["age >= 16"],
         default=(),
     )

@@ -84,19 +84,15 @@ class ColumnBase(Model):
     sketch: ClassVar[tuple[str, ...]] = ()
     """The type's own keys with a word on each, for the head of a draft; one line each."""
 
-    missing: Flag = key(
-        "whether values may be missing, as a state of their own", True, default=False
-    )
+    missing: Flag = key("whether values may be missing", True, default=False)
     missing_codes: FewCodes = key(
-        "codes of the source that stand for a missing value; compared like categories, and as"
-        " numbers in ranges",
+        "codes of the source for a missing value; compared like categories, and as numbers in"
+        " ranges",
         [-9, 999],
         default=(),
     )
-    description: str | None = key(
-        "what the column holds, for the bundle's metadata", "outpatient visits", default=None
-    )
-    unit: str | None = key("unit of its values, for the bundle's metadata", "years", default=None)
+    description: str | None = key("what the column holds", "outpatient visits", default=None)
+    unit: str | None = key("of its values", "years", default=None)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -133,8 +129,7 @@ EPOCH = datetime(1970, 1, 1)
 
 Derived = Annotated[str, Field(min_length=1, max_length=1000)] | None
 DERIVED = key(
-    "formula of its values, from other columns; the column is not read or modelled, and costs"
-    " nothing",
+    "formula of its values, from other columns; it is not read, and costs nothing",
     "before + change",
     default=None,
 )
@@ -152,8 +147,8 @@ def _questions(bound: Any, *, common: str, unit: bool = True) -> tuple[Question,
 LOWER = "the least value allowed: public knowledge, not the least in the table"
 UPPER = "the greatest value allowed"
 BINS = (
-    "number of equal-width bins; without `bins` and `edges`, mode predict without training chooses"
-    " 64 to 1,024 fine ones, and all modes bins on a log scale of numbers that reach 10,000 from 0"
+    "number of equal-width bins; without `bins` and `edges` mode predict without training chooses"
+    " 64 to 1,024, and all modes a log scale where numbers reach 10,000 from 0"
 )
 EDGES = "left edges of the bins, instead of `bins`; the first is `lower`"
 SPIKES = "values with a level of their own; zero inflation is [0]"
@@ -362,8 +357,7 @@ class Mapped(ColumnBase):
     """Categories that may have other texts in the source."""
 
     values: ValueMap = key(
-        "texts of the source that are published as another: that category; several may become one,"
-        " and all others stay",
+        "texts of the source that become a category; all others stay",
         {"+": "positive", "-": "negative"},
         default={},
     )
@@ -374,7 +368,7 @@ class Mapped(ColumnBase):
         dict[Category, Annotated[Real, Field(ge=0, le=1)]], Unit("part of the rows")
     ] = key(
         "what part of the rows some categories have, from a published source and never from the"
-        " rows: `plan` plays estimands by them",
+        " rows, for the plays of `plan`",
         {"positive": 0.1},
         default={},
     )
@@ -395,7 +389,7 @@ class Labelled(Mapped):
     """Categories that are codes, and what they stand for."""
 
     value_labels: dict[Category, Label] = key(
-        "what codes among the categories stand for, for the bundle's metadata",
+        "what codes among the categories stand for",
         {"0": "never", "1": "daily"},
         default={},
     )
@@ -431,8 +425,7 @@ class Categorical(Labelled):
 
     type: Literal["categorical"] = key("texts without an order", "categorical")
     categories: Categories = key(
-        "every allowed text, codes such as 0 too; `{file: F}` reads them from a text file beside"
-        " the spec, one a line",
+        "every allowed text; `{file: F}` reads them from a text file beside the spec, one a line",
         ["Female", "Male"],
     )
 

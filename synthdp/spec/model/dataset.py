@@ -56,9 +56,7 @@ class CsvSource(ChosenColumns):
         "what parts the fields of a line", ";", default=","
     )
     decimal: Literal[".", ","] = key("what stands before the decimals of numbers", ",", default=".")
-    missing_values: tuple[str, ...] = key(
-        "texts that stand for a missing value", ["", "NA"], default=("",)
-    )
+    missing_values: tuple[str, ...] = key("texts for a missing value", ["", "NA"], default=("",))
 
 
 class ParquetSource(ChosenColumns):
@@ -66,8 +64,8 @@ class ParquetSource(ChosenColumns):
 
     kind: Literal["parquet"] = key("Parquet", "parquet")
     path: str = key(
-        "a file, a folder or a pattern such as data/*.parquet, relative to the spec's folder; or"
-        " an address of s3://, gs:// or https://, with keys in the environment",
+        "a file, a folder or a pattern such as data/*.parquet, relative to the spec's folder, or"
+        " an s3://, gs:// or https:// address, with keys in the environment",
         "data/people.parquet",
     )
     levels_only: Flag = key(
@@ -82,7 +80,7 @@ class SqlSource(Model):
 
     kind: Literal["sql"] = key("a query against a database", "sql")
     url_env: Annotated[str, Field(pattern=r"^[A-Z_][A-Z0-9_]*$")] = key(
-        "environment variable that holds the URL; a relative SQLite file lies in the spec's folder",
+        "environment variable with the URL; a relative SQLite file is in the spec's folder",
         "PEOPLE_DATABASE_URL",
     )
     query: str = key(
@@ -97,7 +95,7 @@ class BuiltinSource(Model):
 
     kind: Literal["builtin"] = key("a simulated table that ships with synthdp", "builtin")
     name: Literal["synthetic", "pain1000", "pain5000", "eedi"] = key(
-        "which one; `synthdp init --builtin` writes whole specs of all but the first", "pain1000"
+        "which one; `synthdp init --builtin` writes specs of all but the first", "pain1000"
     )
 
 
@@ -131,7 +129,7 @@ class IdUnit(Model):
     """
 
     kind: Literal["id"] = key("all rows of one id are protected together", "id")
-    column: Name = key("the column with the ids; it is never modelled or released", "patient_id")
+    column: Name = key("the column with the ids, which is never modelled or released", "patient_id")
     max_rows: Annotated[Whole, Field(ge=1, le=64), Unit("rows")] = key(
         "most rows of one id that are used; noise grows with it", 5
     )
@@ -160,7 +158,7 @@ class DeclaredRows(Model):
     """
 
     kind: Literal["public", "approximate"] = key(
-        "whether `value` is exact and may be known, or round, and the exact number is used nowhere",
+        "whether `value` is exact and may be known, or round, with the exact number used nowhere",
         "approximate",
     )
     value: Annotated[Whole, Field(ge=1, le=2_000_000_000), Unit("rows")] = key(
@@ -188,8 +186,7 @@ class DomainFrom(Model):
 
 OutOfDomain = Literal["refuse", "clamp"]
 OUT_OF_DOMAIN = key(
-    "values outside the declared domain: refuse the table, or take the nearest bound or first"
-    " category",
+    "of values outside the domain: refuse the table, or take the nearest bound or first category",
     "clamp",
     default="refuse",
 )
@@ -198,20 +195,19 @@ OUT_OF_DOMAIN = key(
 class Described(Model):
     """What every dataset says of itself."""
 
-    id: Slug = key("key of the ledger: all releases of one table share it", "adult")
-    title: str | None = key("title, for the bundle's metadata", "Adult, synthetic", default=None)
+    id: Slug = key("key of the ledger, which all releases of one table share", "adult")
+    title: str | None = key("for the bundle's metadata", "Adult, synthetic", default=None)
     description: str | None = key(
-        "what the synthetic table is, for the bundle's metadata",
+        "what the synthetic table is",
         "The UCI Adult table, synthetic",
         default=None,
     )
-    licence: str | None = key("licence of the synthetic table", "CC-BY-4.0", default=None)
+    licence: str | None = key("of the synthetic table", "CC-BY-4.0", default=None)
     citation: str | None = key(
         "how to cite the original", "Becker and Kohavi (1996), Adult, UCI repository", default=None
     )
     contact: Annotated[str, Field(min_length=1, max_length=300)] | None = key(
-        "whom users may ask, e.g. to run their final code on the original; published with the"
-        " bundle",
+        "whom users may ask; published",
         "Data desk, desk@statistics.example",
         default=None,
     )
@@ -227,8 +223,7 @@ class Dataset(Described):
     rows: DeclaredRows = key("how many rows there are", {"kind": "public", "value": 48_842})
     out_of_domain: OutOfDomain = OUT_OF_DOMAIN
     domain_from: DomainFrom | None = key(
-        "the run of `synthdp init --private` that wrote this; left out where the domain is public"
-        " knowledge",
+        "the run of `synthdp init --private` that wrote this",
         {"run": "20261124-0123456789ab", "epsilon": 0.5, "delta": 1e-7},
         default=None,
     )
@@ -241,24 +236,23 @@ class PriorSource(Model):
     """
 
     source: str | None = key(
-        "a CSV file of public rows, relative to the spec's folder; columns that the spec does not"
-        " have are left out",
+        "a CSV file of public rows, relative to the spec's folder; columns of the spec alone count",
         "public.csv",
         default=None,
     )
     bundle: str | None = key(
-        "the folder of a bundle, whose synthetic rows are the prior", "earlier/bundle", default=None
+        "a bundle's folder, whose synthetic rows are the prior", "earlier/bundle", default=None
     )
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = key(
-        "SHA-256 of the file, or of the bundle's SHA256SUMS, without which no bundle is taken",
+        "of the file, or of the bundle's SHA256SUMS, which a bundle needs",
         "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
         default=None,
     )
     licence: Annotated[str, Field(min_length=1, max_length=300)] | None = key(
-        "licence of the file, which it must have", "CC-BY-4.0", default=None
+        "of the file, which must have one", "CC-BY-4.0", default=None
     )
     statement: Annotated[str, Field(min_length=1, max_length=2000)] = key(
-        "what it is, and why it may be used: published with the bundle",
+        "what it is, and why it may be used; published",
         "Census of 1990, public since 1995; nobody of it is protected here",
     )
 
@@ -288,8 +282,8 @@ class Disjoint(Model):
     """Nobody is in two waves: the one that took most counts."""
 
     disjoint: Annotated[str, Field(min_length=1, max_length=200)] = key(
-        "what is fixed at entry and differs between waves, so that nobody is in two; nothing checks"
-        " it, and the certificate says so",
+        "what is fixed at entry and differs between waves; nothing checks it, and the certificate"
+        " says so",
         "birth_year",
     )
 
@@ -320,7 +314,7 @@ class EarlierWave(Model):
     """The bundle of the wave before."""
 
     bundle: str = key(
-        "its folder, relative to the spec's; it has the noisy tables of all waves before it, too",
+        "its folder, relative to the spec's",
         "releases/clinic-2026/bundle",
     )
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] = key(
@@ -337,8 +331,8 @@ class Waves(Model):
         {"rotating": 4},
     )
     planned: Annotated[Whole, Field(ge=2, le=1000), Unit("waves")] | None = key(
-        "waves that the cap is for, this one and those before counted in: a run that would not"
-        " leave each one to come as much as it takes is refused",
+        "how many waves in all the cap is for: a run that would not leave each one to come as"
+        " much as it takes is refused",
         5,
         default=None,
     )
@@ -375,7 +369,7 @@ class Tracking(Model):
         default=None,
     )
     experiment: Annotated[str, Field(min_length=1, max_length=200)] = key(
-        "name of the MLflow experiment", "census", default="synthdp"
+        "its name in MLflow", "census", default="synthdp"
     )
 
 
@@ -390,9 +384,8 @@ class Compute(Model):
         "where fleets of shadow models run", "dask", default="loky"
     )
     engine: Annotated[EngineName, refused({"duckdb": NO_DUCKDB})] = key(
-        "where the table is counted: in memory; arrow and dask count Parquet files part by part,"
-        " sql in the source's database; auto: memory, or arrow for files at an address or of a"
-        " pattern",
+        "where the table is counted: in memory; of Parquet part by part (arrow, dask); in the"
+        " source's database; auto: memory, or arrow for an address or a pattern",
         "dask",
         default="auto",
     )
@@ -415,7 +408,7 @@ class Curator(Model):
     """Who publishes the release, in the words of that registry."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)] = key(
-        "name of the organisation", "Office of Statistics"
+        "of the organisation", "Office of Statistics"
     )
     type: Literal["Government", "Industry", "Nonprofit"] = key("what it is", "Government")
 
@@ -445,17 +438,17 @@ class Publication(Model):
         default=None,
     )
     consulted: str | None = key(
-        "who was asked before: a review board, the people in the data",
+        "who was asked before",
         "the ethics board of the university, on 12 March 2026",
         default=None,
     )
     until: str | None = key(
-        "until when the release may be used, or when it is looked at again",
+        "until when it may be used, or is looked at again",
         "the next wave, at the latest 2029",
         default=None,
     )
     authors: tuple[Annotated[str, Field(min_length=1)], ...] = key(
-        "who fills in the record; default: the curators", ["A. Steward"], default=()
+        "who fills it in; default: the curators", ["A. Steward"], default=()
     )
     decision: Literal["required", "optional"] = key(
         "required: `synthdp export` waits for a yes that `synthdp decide` recorded",
@@ -479,10 +472,8 @@ class Signing(Model):
     """Who signs the bundle. A spec names only the variable that says where the key lies."""
 
     key_env: Annotated[str, Field(pattern=r"^[A-Z_][A-Z0-9_]*$")] = key(
-        "environment variable with the path of the private key (`synthdp keygen`)",
+        "environment variable with the private key's path (`synthdp keygen`)",
         "CENSUS_SIGNING_KEY",
         default="SYNTHDP_SIGNING_KEY",
     )
-    required: Flag = key(
-        "refuse to release without a key, in place of an unsigned bundle", True, default=False
-    )
+    required: Flag = key("refuse to release without a key", True, default=False)

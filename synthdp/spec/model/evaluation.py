@@ -65,8 +65,7 @@ class Evaluation(Model):
         "chance of a unit to be kept out of the fit, for tests", 0.1, default=0.2
     )
     disclosure: Disclosure = key(
-        "whether all figures stay with the steward, or headline scores are counted with noise,"
-        " paid for and published",
+        "whether all figures stay with the steward, or headline scores are paid for and published",
         "private",
         default="confidential",
     )
@@ -76,9 +75,7 @@ class Evaluation(Model):
         0.1,
         default=None,
     )
-    targets: Names = key(
-        "columns that classifiers predict; mode predict draws them last", ["income"], default=()
-    )
+    targets: Names = key("columns that classifiers predict", ["income"], default=())
     classifiers: Annotated[
         tuple[ClassifierName, ...], Field(min_length=1), AfterValidator(unique)
     ] = key(
@@ -87,27 +84,25 @@ class Evaluation(Model):
         default=("logistic", "boosted_trees", "random_forest"),
     )
     max_rows: Annotated[Whole, Field(ge=100), Unit("rows")] = key(
-        "most rows that classifiers see; outside memory (compute.engine), most rows that are"
-        " judged",
+        "most rows that classifiers see, or that are judged in an engine",
         5000,
         default=20_000,
     )
     triples: Annotated[Whole, Field(ge=0, le=10_000), Unit("tables")] = key(
-        "random 3-way tables that are compared", 16, default=64
+        "random 3-way tables compared", 16, default=64
     )
     random_targets: Annotated[Whole, Field(ge=0, le=1000), Unit("columns")] = key(
-        "the long protocol: so many columns, drawn by a public seed, are predicted by five"
-        " classifiers or regressors",
+        "so many columns, drawn by a public seed, that five classifiers or regressors predict",
         20,
         default=0,
     )
     subgroups: Names = key(
-        "columns whose categories are judged as groups; default: three with few categories",
+        "columns whose categories are judged as groups; default: three with few",
         ["sex"],
         default=(),
     )
     effects: Annotated[tuple[Effect, ...], Field(max_length=20)] = key(
-        "average treatment effects that are compared",
+        "average effects that are compared",
         [{"treated": "lncoins == 0", "outcome": "mdvis"}],
         default=(),
     )
@@ -185,12 +180,11 @@ ATTACK_METRICS = tuple(f"attack_{name}" for name in ATTACK_FIGURES)
 class Gate(Model):
     """A bound that must hold or the bundle is withheld.
 
-    A gate on a figure of real rows makes publishing itself depend on them: it must be opted into
-    with `outside_guarantee: true`, and the certificate says so. Gates on `simulated_...` figures
-    are held against the audit of the plan on its simulated twin (`synthdp audit SPEC --simulated`),
-    before anything is spent. Gates on attacks take the largest figure of the three attacks.
-    `..._upper` are upper ends of 95% intervals, which luck moves: a limit that more than 5% of runs
-    without any leak would exceed is refused, and the lowest possible is told.
+    One on a figure of real rows makes publishing itself depend on them: it needs
+    `outside_guarantee: true`. Gates on `simulated_...` figures are held against the audit of the
+    plan on simulated rows (`synthdp audit SPEC --simulated`), before anything is spent; those on
+    attacks take the largest figure of three. `..._upper` are upper ends of 95% intervals: a limit
+    that more than 5% of runs without any leak would exceed is refused, and the lowest is told.
     """
 
     metric: Annotated[Literal[PublicMetric, ConfidentialMetric], renamed(RENAMED_METRICS)] = key(
@@ -349,9 +343,8 @@ class EffectEstimand(PaidEstimand, Effect):
 
     kind: Literal["effect"] = key("an average effect", "effect")
     adjust: Annotated[Adjusted, Unit("that of the column")] | None = key(  # type: ignore[assignment]
-        "columns held fixed, by their levels; or a map of columns to left edges, the first is"
-        " `lower`, of ranges that need not be its bins ([]: its levels); default: the treatment's"
-        " causes in the graph",
+        "columns held fixed, by their levels; or a map of columns to left edges of ranges, the"
+        " first `lower` ([]: its levels); default: the treatment's causes in the graph",
         ["disea"],
         default=None,
     )

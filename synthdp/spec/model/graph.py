@@ -59,9 +59,7 @@ class Shares(Parts):
 
     measure: Part = key("for noisy tables of one column each", 0.3, default=0.2)
     pairs: Part = key("for the tables of `privacy.pairs`", 0.15, default=0.0)
-    graph: Part = key(
-        "for looking at the graph, in modes validate, learn and predict", 0.15, default=0.0
-    )
+    graph: Part = key("for modes validate, learn and predict", 0.15, default=0.0)
     targets: Part = key(
         "for the stage that `synthesizer.targets` have of their own", 0.2, default=0.0
     )
@@ -69,14 +67,14 @@ class Shares(Parts):
         "for `estimands`, in equal parts; 0.15 where shares are left out", 0.15, default=0.0
     )
     moments: Part = key(
-        "for sums of all numbers and of their squares, by which means have intervals that narrow;"
-        " 0.1 where shares are left out and noise leaves something of them",
+        "for sums of all numbers and of their squares, by which intervals of means narrow; 0.1"
+        " where shares are left out and noise leaves something of them",
         0.1,
         default=0.0,
     )
     heaps: Part = key(
-        "for numbers that many rows have, in the columns of `privacy.heaps`; 0.1 in mode predict"
-        " where shares are left out, noise leaves something of them and rows are in memory",
+        "for `privacy.heaps`; 0.1 in mode predict where shares are left out, noise leaves"
+        " something of them and rows are in memory",
         0.1,
         default=0.0,
     )
@@ -134,14 +132,13 @@ class Privacy(Budget):
     pairs: Annotated[
         tuple[Annotated[Names, Field(min_length=2, max_length=2)], ...], Field(max_length=1000)
     ] = key(
-        "pairs of columns whose two-way tables are measured for shares.pairs (all pairs where none"
-        " is named); rows are held to them, and the model starts from them where every arrow has"
-        " one",
+        "pairs whose two-way tables shares.pairs measures (all where none is named); rows are"
+        " held to them, and the model starts from them where every arrow has one",
         [["capital-gain", "income"]],
         default=(),
     )
     heaps: Names = key(
-        "columns of numbers in which shares.heaps looks for those that many rows have (all that"
+        "where shares.heaps looks for numbers that many rows have (all columns of numbers that"
         " leave out bins and spikes, and have bins of several numbers, where none is named)",
         ["income"],
         default=(),
@@ -209,8 +206,7 @@ class Graph(Model):
 
     mode: Literal["none", "given", "validate", "learn", "predict"] = key(
         "given: take the arrows; for shares.graph validate tests them, learn finds them, predict"
-        " measures pairs of columns that depend on each other, with arrows that claim no cause;"
-        " none: a plain VAE",
+        " measures pairs, with arrows that claim no cause; none: a plain VAE",
         "validate",
         default="given",
     )
@@ -220,8 +216,8 @@ class Graph(Model):
         default=(),
     )
     undirected: tuple[Annotated[Names, Field(min_length=2, max_length=2)], ...] = key(
-        "modes given and validate: columns or groups that a link joins whose direction nothing"
-        " shows; the model chooses one, and no effect or intervention rests on its choice",
+        "modes given and validate: links whose direction nothing shows; the model chooses one, on"
+        " which no effect or intervention rests",
         [["smoker", "dose"]],
         default=(),
     )
@@ -239,7 +235,7 @@ class Graph(Model):
     )
     unseen_causes: bool = key(
         "mode learn, measured_pc: columns may have unknown common causes; the graph says which"
-        " links show a cause all the same, for no more budget",
+        " links show a cause all the same",
         True,
         default=False,
     )
@@ -247,8 +243,8 @@ class Graph(Model):
         Literal["measured_pc", "rcit_pc", "priv_pc", "svt_pc", "em_pc"],
         refused({n: f"{n} is not private as published: {why}" for n, why in UNSOUND.items()}),
     ] = key(
-        "how mode learn searches, and mode validate tests: rcit_pc is for numbers, and tests given"
-        " any columns; measured_pc counts tables; mode validate knows these two",
+        "how mode learn searches, and mode validate tests, which knows the first two: measured_pc"
+        " counts tables; rcit_pc is for numbers, and tests given any columns",
         "rcit_pc",
         default="measured_pc",
     )
@@ -259,8 +255,8 @@ class Graph(Model):
         "family-wise level of the tests", 0.01, default=0.05
     )
     max_parents: Annotated[Whole, Field(ge=1, le=MOST.parents), Unit("columns")] = key(
-        "most parents that mode learn gives a column: the strongest, or of svt_pc and em_pc, which"
-        " release no strength, the first",
+        "most parents that mode learn gives a column: the strongest, or of svt_pc and em_pc the"
+        " first",
         4,
         default=6,
     )
@@ -308,8 +304,8 @@ class SynthesizerSettings(Model):
         default=1024,
     )
     sample: Annotated[Whole, Field(ge=1, le=2_000_000_000), Unit("rows")] | None = key(
-        "for many millions of rows: expected rows of a secret sample of the units, drawn once for"
-        " all steps; default: all rows",
+        "expected rows of a secret sample of the units, drawn once for all steps; default: all"
+        " rows",
         1_000_000,
         default=None,
     )
@@ -326,8 +322,7 @@ class SynthesizerSettings(Model):
         "steps between checkpoints", 500, default=200
     )
     targets: Names = key(
-        "columns that will be predicted: what they depend on is learned in a stage of its own, for"
-        " shares.targets",
+        "columns that will be predicted: learned in a stage of their own, for shares.targets",
         ["income"],
         default=(),
     )
@@ -339,11 +334,9 @@ class Sampling(Model):
     rows: Annotated[Whole, Field(ge=1, le=2_000_000_000), Unit("rows")] | None = key(
         "rows to write; default: the declared number", 10_000, default=None
     )
-    rake: Flag = key(
-        "calibrate the model and its sample to the noisy marginals", False, default=True
-    )
+    rake: Flag = key("fit the model and its sample to the noisy marginals", False, default=True)
     balance: Flag = key(
-        "choose rows whose two-way tables are nearer the model's than independent draws are",
+        "choose rows whose two-way tables are near the model's",
         False,
         default=True,
     )

@@ -124,8 +124,7 @@ class VisitsTable(Model):
     key: Name = told("the column with the person's id; it is never released", "person_id")
     order: Name = told("the column that orders visits: a date, or a whole number", "date")
     at_most: Annotated[Whole, Field(ge=2, le=64), Unit("visits")] = told(
-        "most visits of a person that are kept, the first ones; noise of tables over all visits"
-        " grows with it",
+        "most visits of a person that are kept, the first ones; noise grows with it",
         12,
     )
     resolution: Annotated[str, AS_TEXT] = told(
@@ -264,8 +263,8 @@ class LinkedShares(Parts):
     )
     estimands: Part = key("for numbers that are asked for", 0.1, default=0.0)
     moments: Part = key(
-        "for sums of all numbers and of their squares, a person's visits together, by which means"
-        " have intervals that narrow; 0.1 where shares are left out and noise leaves something of"
+        "for sums of all numbers and of their squares, a person's visits together, by which"
+        " intervals of means narrow; 0.1 where shares are left out and noise leaves something of"
         " them",
         0.1,
         default=0.0,
@@ -309,8 +308,8 @@ class LinkedGraph(Model):
     )
     edges: Annotated[tuple[ArrowText, ...], AfterValidator(unique)] = key(
         "given arrows: visits.x is at the same visit, visits[-1].x at the one before, visits[1].x"
-        " at the first; causes are also visits.number, visits.calendar, visits.age and"
-        " visits[-1].gap, and effects visits.gap and visits.end",
+        " at the first; also causes visits.number, visits.calendar, visits.age, visits[-1].gap,"
+        " and effects visits.gap, visits.end",
         ["visits[-1].stage, persons.sex -> visits.stage", "visits.stage -> visits.end"],
         default=(),
     )
@@ -386,7 +385,7 @@ class LinkedGate(Gate):
     """
 
     metric: VisitMetric = key(  # type: ignore[assignment]
-        "the bounded distance: the most that it may be, by noisy tables, with 95% confidence",
+        "the bounded distance, by its upper end",
         "tv_persons_dp",
     )
 
@@ -433,19 +432,19 @@ class LinkedEffect(Model):
         default=None,
     )
     reference: Annotated[str, AS_TEXT] | None = key(
-        "the level of the treatment that others are compared with; default: the first",
+        "the treatment's level that others are compared with; default: the first",
         "0",
         default=None,
     )
     clip: Clip | None = key(
-        "where the numbers of an outcome end, which are then counted in its own levels, if they are"
-        " few; default: they are counted in about a dozen groups",
+        "where the numbers of an outcome end, which are then counted in its own levels, if these"
+        " are few; default: in about a dozen groups",
         [100, 160],
         default=None,
     )
     steps: Annotated[Whole, Field(ge=1, le=12), Unit("visits")] = key(
-        "at how many visits in a row the treatment is set, any visit and those that follow; the"
-        " outcome, visits[+1].y, is then at the visit after the last of them",
+        "at how many visits in a row the treatment is set; the outcome, visits[+1].y, is then at"
+        " the visit after the last of them",
         3,
         default=1,
     )
@@ -458,8 +457,8 @@ class LinkedQuestion(Model):
 
     kind: Literal["question"] = key("a question", "question")
     ask: Annotated[str, Field(min_length=1, max_length=1000)] = key(
-        "share(CONDITION), count(CONDITION), mean(COLUMN) or quantile(COLUMN, P), perhaps `where"
-        " CONDITION`, perhaps `by COLUMN, COLUMN`",
+        "share(CONDITION), count(CONDITION), mean(COLUMN) or quantile(COLUMN, P), perhaps with"
+        " `where CONDITION` or `by COLUMN, COLUMN`",
         "share(visits.stage == '3') by visits[later].number",
     )
     clip: Clip | None = key(
@@ -504,8 +503,8 @@ class LinkedSpec(Model):
         },
     )
     constraints: Annotated[tuple[RuleText, ...], Field(max_length=100)] = key(
-        "what holds in every synthetic person: birth before visits, visits before death; levels"
-        " that never fall, never rise, or stay once reached; real rows are not held to it",
+        "what holds in every synthetic person: birth before visits before death; levels that"
+        " never fall, never rise, or stay once reached",
         ["persons.birth <= visits.date", {"nondecreasing": "visits.stage"}],
         default=(),
     )
@@ -518,8 +517,7 @@ class LinkedSpec(Model):
         default=LinkedGraph(mode="none"),
     )
     estimands: Annotated[tuple[LinkedEstimand, ...], Field(max_length=20)] = key(
-        "effects and questions that are measured on their own, each for an equal part of their"
-        " share",
+        "effects and questions, each for an equal part of their share",
         [
             {
                 "kind": "effect",
@@ -544,8 +542,7 @@ class LinkedSpec(Model):
         default=(),
     )
     attacks: Attacks = key(
-        "attacks on the release, for the steward only: a sanity check, no proof; none without this"
-        " section",
+        "attacks on the release, for the steward only; none without this section",
         {"membership": {"rows": 300, "pairs": 40}},
         default=Attacks(membership=MembershipAttack(enabled=False)),
     )
