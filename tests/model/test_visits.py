@@ -11,8 +11,7 @@ from scipy.special import expit
 
 from synthdp.data import STEPS, VisitFrame, written
 from synthdp.errors import VerifyError
-from synthdp.model import load, plan_linked, save, trajectories
-from synthdp.model.visits.draw import _shift
+from synthdp.model import end_shift, load, plan_linked, save, trajectories
 from synthdp.model.visits.fit import FittedVisits, fit
 from synthdp.privacy import read_linked
 from synthdp.privacy.mechanisms.marginals import NoisyTable
@@ -173,7 +172,7 @@ def test_as_many_go_on_as_are_wanted_however_sure_the_law_is() -> None:
     logits = np.zeros((1000, 2))
     logits[:, 1] = np.where(np.arange(1000) < 900, -120.0, 120.0)
     for wanted in (0.95, 0.5, 0.05):
-        shift = _shift(logits, np.ones(1000, bool), wanted)
+        shift = end_shift(logits, np.ones(1000, bool), wanted)
         assert expit(-logits[:, 1] - shift).mean() == pytest.approx(wanted, abs=1e-3)
 
 

@@ -204,7 +204,7 @@ class _Drawing:
         if wanted is not None:
             short = (wanted - float(room.mean())) * len(alive) / self.persons
             self.out.short = max(self.out.short, short)
-            shift = _shift(logits, room, min(max(wanted, 0.0), 1.0))
+            shift = end_shift(logits, room, min(max(wanted, 0.0), 1.0))
         logits[:, 1:] += shift
         if self.do.nobody:
             logits[:, 1:] = -np.inf
@@ -279,7 +279,7 @@ class _Drawing:
         self.out.ends[alive] = np.where(died, later, frame.ends.index(CUT))
 
 
-def _shift(logits: Floats, room: npt.NDArray[np.bool_], wanted: float) -> float:
+def end_shift(logits: Floats, room: npt.NDArray[np.bool_], wanted: float) -> float:
     """What to add to the logits of ends so that the part `wanted` of the rows goes on."""
     high = max(40.0, 2 * float(np.abs(logits).max()))
     low = -high
