@@ -109,7 +109,8 @@ def starts_of(
 
 
 def groups_of(tables: Sequence[NoisyTable], domain: Domain) -> LevelGroups:
-    """The groups of levels that some of the `tables` are counted on.
+    """The groups of levels that some of the `tables` are counted on, of the columns of a domain:
+    others that a table has are summed over.
 
     Raises:
         ValueError: two tables group a column in two ways, or these are no groups of levels.
@@ -117,7 +118,7 @@ def groups_of(tables: Sequence[NoisyTable], domain: Domain) -> LevelGroups:
     starts = dict[str, Starts]()
     for table in tables:
         for name, begins in table.starts.items():
-            if starts.setdefault(name, begins) != begins:
+            if name in domain.names and starts.setdefault(name, begins) != begins:
                 raise ValueError(f"two groupings of the levels of column {name!r}")
     return LevelGroups(domain, starts)
 

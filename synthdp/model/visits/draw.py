@@ -55,7 +55,8 @@ class Generated:
 
     `people` are levels of persons; of every visit `owner`, `when` and `visits`, levels by the
     columns' names; `steps` and `may_end` are what the laws of steps, and of ends, were asked about.
-    `ends` is how each person's visits end, `ages` those at the first visit.
+    `ends` is how each person's visits end, `ages` those at the first visit. `short` is the largest
+    part of persons who should have gone on to some visit, and had no room before the study's end.
     """
 
     people: Rows
@@ -67,6 +68,7 @@ class Generated:
     asked_steps: list[Rows] = field(default_factory=list)
     asked_ends: list[Rows] = field(default_factory=list)
     shifts: Floats = field(default_factory=lambda: np.zeros(0))
+    short: float = 0.0
 
     @property
     def steps(self) -> Rows:
@@ -200,7 +202,9 @@ class _Drawing:
         logits = law.logits(self.sizes, rows, len(alive))
         room = self.when[alive] + frame.step <= frame.until
         if wanted is not None:
-            shift = _shift(logits, room, min(max(wanted, 0.0), 1.0))
+            short = (wanted - float(room.mean())) * len(alive) / self.persons
+            self.out.short = max(self.out.short, short)
+            shift = end_shift(logits, room, min(max(wanted, 0.0), 1.0))
         logits[:, 1:] += shift
         if self.do.nobody:
             logits[:, 1:] = -np.inf
@@ -275,9 +279,10 @@ class _Drawing:
         self.out.ends[alive] = np.where(died, later, frame.ends.index(CUT))
 
 
-def _shift(logits: Floats, room: npt.NDArray[np.bool_], wanted: float) -> float:
+def end_shift(logits: Floats, room: npt.NDArray[np.bool_], wanted: float) -> float:
     """What to add to the logits of ends so that the part `wanted` of the rows goes on."""
-    low, high = -40.0, 40.0
+    high = max(40.0, 2 * float(np.abs(logits).max()))
+    low = -high
     for _ in range(40):
         middle = (low + high) / 2
         odds = softmax(logits + np.r_[0.0, np.full(logits.shape[1] - 1, middle)], axis=1)[:, 0]

@@ -62,6 +62,10 @@ class VisitSettings:
     """
     goes_on: float = 0.02
     """Least probability that a visit is not the last."""
+    short: float = 0.005
+    """Part of persons that may lack room for another visit that the counts say they have."""
+    pulls: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, 16.0)
+    """By how much dates are drawn earlier, one after the other, until there is room."""
     targets: float = 1.5
     """Weight of tables that hold a target, against others."""
     least: float = 1e-6

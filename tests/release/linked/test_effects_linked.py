@@ -1,5 +1,6 @@
 """Effects of one step that a release of linked tables pays for, from its spec to `verify`."""
 
+import copy
 import json
 import shutil
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from synthdp.verify import verify_bundle
 from tests.release.linked.conftest import (
     MOST,
     PAID,
+    SPEC,
     problems,
     run,
     spec_at,
@@ -74,6 +76,24 @@ def test_forged_effects_are_found(paid: Path, tmp_path: Path, told: str) -> None
     assert told in problems(bundle)
     (bundle / "estimands.json").unlink()
     assert "estimands.json" in problems(bundle, mended=False)
+
+
+@pytest.mark.check
+def test_groups_of_columns_that_are_not_asked_about_are_summed_over(tmp_path: Path) -> None:
+    """Tables of first visits have costs of last ones on groups of levels, those of steps gaps."""
+    write_tables(tmp_path)
+    columns = copy.deepcopy(SPEC["columns"])
+    columns["stays"]["cost"]["bins"] = 20
+    made = run(write_spec(tmp_path, {"columns": columns})).bundle
+    told = json.loads((made / "marginals.json").read_text())["tables"]
+    grouped = {name for table in told for name in table.get("starts", {})}
+    assert {"stays[last].cost", "stays[-1].gap"} <= grouped
+    bundle = synthdp.Bundle(made)
+    assert bundle.effect("patients.sex", "stays[1].stage", level="0").contrasts
+    assert bundle.effect("stays.stage", "stays.cost", adjust=[]).contrasts
+    assert abs(bundle.answer("mean(stays.cost)").estimate - 50) < 25
+    drawn = bundle.copies(2, columns=["stays.cost", "stays.stage"])
+    assert {"stays.cost", "stays.stage"} <= {*drawn.tables[0].columns}
 
 
 @pytest.mark.check
