@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -54,13 +55,44 @@ SETTINGS = GroupSettings()
 
 
 def equal_groups(domain: Domain, margins: Sequence[Probabilities]) -> LevelGroups:
-    """Groups of about equal mass by the probabilities `margins`, `[levels]` of each column."""
+    """Groups of about equal mass by the probabilities `margins`, `[levels]` of each column, that
+    begin at round numbers.
+    """
     fine = [
         (column, margin)
         for column, margin in zip(domain.columns, margins, strict=True)
         if column.ranged and len(body_of(column)) > SETTINGS.few_bins
     ]
-    return LevelGroups(domain, {column.name: starts_of(column, p) for column, p in fine})
+    return LevelGroups(domain, {c.name: _rounder(c, p, starts_of(c, p)) for c, p in fine})
+
+
+def _rounder(column: ColumnDomain, margin: Probabilities, starts: Starts) -> Starts:
+    """The `starts`, each moved to the roundest one that takes at most half the rows of either group
+    beside it: people give round numbers, and what they mean changes there. One level stays alone.
+    """
+    before, found = np.append(0.0, np.cumsum(margin)), [*starts, column.levels]
+    for place in range(1, len(starts)):
+        low, own, high = found[place - 1 : place + 2]
+        if own - low > 1 and high - own > 1 and column.step_seconds is None:
+            apart = np.abs(before - before[own])
+            near = apart <= min(apart[low], apart[high]) / 2
+            found[place] = max(
+                (level for level in range(low + 1, high) if near[level]),
+                key=lambda n: (_roundness(column.edges[n - len(column.spikes)]), -apart[n]),
+            )
+    return tuple(found[:-1])
+
+
+def _roundness(number: float) -> float:
+    """How large a step of 1, 2 or 5 times a power of ten is that `number` is a multiple of.
+
+    >>> [_roundness(x) for x in (0.5, 3, 14, 25, 60000, 0)]
+    [-1, 0, 1, 2, 13, inf]
+    """
+    if number == 0:
+        return math.inf
+    _, digits, exponent = Decimal(str(round(number, 9))).normalize().as_tuple()
+    return 3 * int(exponent) + (2 if digits[-1] == 5 else 1 - digits[-1] % 2)
 
 
 def starts_of(

@@ -1,5 +1,7 @@
 """Groups by released one-way tables, and margins that hear what was counted on groups."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -52,6 +54,22 @@ def test_few_levels_and_categories_stay() -> None:
     domain = Domain((few, many, words))
     groups = equal_groups(domain, [np.full(size, 1 / size) for size in domain.sizes])
     assert list(groups.starts) == ["many"]
+
+
+def test_groups_begin_at_round_numbers_and_one_level_stays_alone() -> None:
+    money = numeric("x", 200, spikes=1)
+    mass = np.exp(-np.arange(200) / 60.0)
+    mass[[61, 150]] = 20.0, 10.0
+    margin = np.append(0.1, 0.9 * mass / mass.sum())
+    plain = starts_of(money, margin)
+    groups = equal_groups(Domain((money,)), [margin]).starts["x"]
+    assert len(groups) == len(plain) and {0, 1, 62, 63, 151, 152} <= {*plain} & {*groups}
+    round_ones, before = (sum(money.edges[n - 1] % 5 == 0 for n in s if n) for s in (groups, plain))
+    assert round_ones >= len(groups) - 6 > 2 * before, "all but those beside a single level"
+    smallest = np.add.reduceat(margin, plain)[1:].min()
+    assert np.add.reduceat(margin, groups)[1:].min() > smallest / 4
+    dates = replace(money, type="datetime")
+    assert equal_groups(Domain((dates,)), [margin]).starts["x"] == plain, "days have no round ones"
 
 
 def test_tables_say_their_groups() -> None:
