@@ -1,10 +1,10 @@
 """Groups of levels on which pairs of columns are counted: post-processing of one-way tables.
 
 A group holds about as many rows as any other, so that cells of a pair are neither empty nor crowded
-where both columns are spread out. A heavy level is a group of its own. A search counts ordered
-columns of many levels so: a cell of a table of two fine columns is mostly noise. How fine is fine
-enough follows from the noise, which is public, and from the columns' own noisy tables, a first
-round of the search.
+where both columns are spread out. A heavy level is a group of its own. Groups of mode predict begin
+at round numbers. A search counts ordered columns of many levels so: a cell of a table of two fine
+columns is mostly noise. How fine is fine enough follows from the noise, which is public, and from
+the columns' own noisy tables, a first round of the search.
 """
 
 from __future__ import annotations

@@ -118,9 +118,9 @@ def one_way_probabilities(
 
     They use every table that contains the column, whatever it was measured for, on levels or on
     groups of them. All tables count the same rows, so their totals are first pooled into one
-    estimate. Noise is smoothed out along ordered bins. The noise of empty cells does not become
-    mass, as it would if they were clipped at zero. Columns that are missing together are missing in
-    one share of the rows.
+    estimate. Noise is smoothed out along ordered bins, as far as sums over groups bear it. The
+    noise of empty cells does not become mass, as it would if they were clipped at zero. Columns
+    that are missing together are missing in one share of the rows.
     """
     total = max(1.0, float(pooled(tables, ()).counts))
     margins = []
@@ -201,11 +201,11 @@ def _towards_sums(
     """The smoothed `margin` `[levels]` whose groups of bins go some way towards their `sums`, of
     `total` rows; levels keep their shares of a group.
 
-    Smoothing knows the noise of levels, and moves their sums by more than the noise of these: where
-    few levels hold most rows, a margin is smooth to one side of them at most. Both differ by the
-    noise of the sums and by what smoothing is off, of one variance in all groups: the mean square
-    tells it, less the noise and one standard deviation of such a mean, so that noise alone moves
-    little [Efron and Morris, "Stein's Estimation Rule and Its Competitors" (1973)].
+    Smoothing knows the noise of levels, and moves their sums by more than the noise of these, where
+    a law is uneven. Both differ by that noise and by what smoothing is off, of one variance in all
+    groups: their mean square tells it, less the noise and one standard deviation of such a mean, so
+    that noise alone moves little [Efron and Morris, "Stein's Estimation Rule and Its Competitors"
+    (1973)]. The groups' bins hold together what they held.
     """
     raised, size = margin + 1e-12, np.diff([*sums.starts, len(margin)])
     wanted = np.add.reduceat(raised, sums.starts)
@@ -215,8 +215,8 @@ def _towards_sums(
     off = max(0.0, float((apart**2).mean()) - noise * (1 + math.sqrt(2 / len(own))))
     moved = np.maximum(own + off / (off + noise) * apart, 0)
     wanted[bins] *= moved / own * (own.sum() / moved.sum())
-    found: Probabilities = raised * np.repeat(wanted / np.add.reduceat(raised, sums.starts), size)
-    return found / found.sum()
+    found = raised * np.repeat(wanted / np.add.reduceat(raised, sums.starts), size)
+    return np.asarray(found / found.sum())
 
 
 def smoothed(p: Probabilities, *, floor: float) -> Probabilities:
