@@ -516,7 +516,7 @@ class Bundle:
     def _public(self) -> PublicContent:
         """What its public report shows."""
         from synthdp.bundle.content import Bundle as Stated
-        from synthdp.bundle.derived import public_content
+        from synthdp.bundle.write import public_content
         from synthdp.spec.load.loader import load_spec
 
         load_spec(self.path / SPEC)  # one of linked tables is refused before files are missed
@@ -530,7 +530,7 @@ class Bundle:
         from synthdp.report.sections import ReportTable
 
         if (linked := self._linked) is not None:
-            from synthdp.bundle.linked_texts import visit_content
+            from synthdp.bundle.linked_files import visit_content
             from synthdp.report.public.visits import visit_cards, visit_uses
 
             visits = visit_content(linked)

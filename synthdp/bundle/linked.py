@@ -19,7 +19,6 @@ import pandas as pd
 
 from synthdp.bundle.certificate import Certificate, certify
 from synthdp.bundle.content import MAX_ROWS, Bundle, is_linked
-from synthdp.bundle.descriptions import SPEC_HEAD, shown_source
 from synthdp.bundle.noisy_values import (
     MARGINALS,
     sums_from_json,
@@ -64,7 +63,6 @@ from synthdp.spec.load.wording import nearest
 from synthdp.spec.model import (
     VISIT_SCORES,
     Column,
-    Compute,
     Dataset,
     Evaluation,
     Graph,
@@ -74,13 +72,13 @@ from synthdp.spec.model import (
     ReleaseSpec,
     RowUnit,
     Sampling,
-    Signing,
 )
 from synthdp.spec.model.rules import linked_engine
-from synthdp.spec.writing import yaml_text
 
 T = TypeVar("T")
 U = TypeVar("U")
+Viewed = dict[str, tuple[str, tuple[NoisyTable, ...]]]
+"""The view and the noisy tables of each purpose."""
 
 LAWS = {
     PERSONS: "persons: one row of each",
@@ -92,38 +90,6 @@ LAWS = {
 
 
 # --- the spec ---
-
-
-def public_linked(spec: LinkedSpec) -> LinkedSpec:
-    """The spec that is published, as `descriptions.public_spec` of one table."""
-    data = spec.dataset
-    tables = {
-        name: table.model_copy(update={"source": shown_source(table.source)})
-        for name, table in data.tables.items()
-    }
-    return spec.model_copy(
-        update={
-            "dataset": data.model_copy(update={"tables": tables}),
-            "privacy": spec.privacy.model_copy(update={"ledger": None}),
-            "sampling": spec.sampling.model_copy(update={"persons": persons_of(spec)}),
-            "tracking": spec.tracking.model_copy(update={"uri": None}),
-            "compute": Compute(),
-            "signing": Signing(),
-        }
-    )
-
-
-def linked_yaml(spec: LinkedSpec) -> str:
-    """A spec as YAML that `parse_any` reads back to an equal one."""
-    content = spec.model_dump(mode="json", exclude_none=True)
-    for columns in content["columns"].values():
-        for column in columns.values():
-            for name in ("values", "known_shares"):
-                if not column.get(name, True):
-                    del column[name]
-            if "edges" in column:
-                del column["bins"]
-    return SPEC_HEAD + yaml_text(content, width=120)
 
 
 def persons_of(spec: LinkedSpec) -> int:
@@ -280,24 +246,31 @@ class PublishedLooks:
         Raises:
             VerifyError: they are not those that the mechanism makes.
         """
-        look = mechanism.budget if isinstance(mechanism, ChosenOnView) else mechanism
-        own = mechanism.chosen if isinstance(mechanism, ChosenOnView) else mechanism.inner
-        starts, known = getattr(own, "starts", {}), self.tables.get(purpose, ())
-        if [t.columns for t in known] != [*own.tables]:
+        known, asked = self.tables.get(purpose, ()), [*_tables_of(mechanism)]
+        if [t.columns for t in known] != [columns for columns, *_ in asked]:
             raise VerifyError(f"{MARGINALS}: {purpose}: its tables are not those of the spec")
-        for table, sigma in zip(known, own.sigmas, strict=True):
-            name = f"{MARGINALS}: {purpose}: table {', '.join(table.columns)}"
-            groups = {n: starts[n] for n in table.columns if n in starts}
+        for table, (columns, sigma, groups, shape) in zip(known, asked, strict=True):
+            name = f"{MARGINALS}: {purpose}: table {', '.join(columns)}"
             if {n: tuple(s) for n, s in table.starts.items()} != groups:
                 raise VerifyError(f"{name}: groups levels otherwise than the tables of levels do")
-            coarse = LevelGroups(look.domain, groups).coarse
-            if table.counts.shape != tuple(coarse[n].levels for n in table.columns):
+            if table.counts.shape != shape:
                 raise VerifyError(f"{name}: its shape is not that of its levels")
             if not np.isfinite(table.counts).all() or (table.counts % 1).any():
                 raise VerifyError(f"{name}: a count is not whole, as noisy counts are")
             if not math.isclose(table.sigma, sigma, rel_tol=1e-6):
                 raise VerifyError(f"{name}: states other noise than the plan gives it")
         return Given(known)
+
+
+def _tables_of(mechanism: Any) -> Iterator[Any]:
+    """Of each table that a look makes its columns, noise, groups of levels, and shape."""
+    chosen = isinstance(mechanism, ChosenOnView)
+    look, own = (mechanism.budget, mechanism.chosen) if chosen else (mechanism, mechanism.inner)
+    starts: Mapping[str, Starts] = getattr(own, "starts", {})
+    for columns, sigma in zip(own.tables, own.sigmas, strict=True):
+        groups = {n: starts[n] for n in columns if n in starts}
+        coarse = LevelGroups(look.domain, groups).coarse
+        yield columns, sigma, groups, tuple(coarse[n].levels for n in columns)
 
 
 @dataclass(frozen=True)
@@ -312,12 +285,8 @@ class Foreseen:
     ) -> Given[tuple[NoisyTable, ...]]:
         """The tables that the mechanism makes."""
         look = mechanism.budget if isinstance(mechanism, ChosenOnView) else mechanism
-        own = mechanism.chosen if isinstance(mechanism, ChosenOnView) else mechanism.inner
-        starts, found = getattr(own, "starts", {}), []
-        for columns, sigma in zip(own.tables, own.sigmas, strict=True):
-            groups = {n: starts[n] for n in columns if n in starts}
-            coarse = LevelGroups(look.domain, groups).coarse
-            shape = tuple(coarse[n].levels for n in columns)
+        found = []
+        for columns, sigma, groups, shape in _tables_of(mechanism):
             even = np.full(shape, self.rows[look.view] / math.prod(shape))
             found.append(NoisyTable(columns, even, sigma, groups))
         return Given(tuple(found))
@@ -325,10 +294,8 @@ class Foreseen:
 
 def foreseen(spec: LinkedSpec, plan: ReleasePlan) -> Tables:
     """Even tables of the looks whose tables are known before any row is read, by purpose."""
-    frame, persons = VisitFrame.from_spec(spec), expected_fit_rows(as_one(spec))
-    steps = persons * (frame.most - 1) / 2
-    rows = {view: float(steps if view == STEPS else persons) for view in frame.views}
-    looks: Any = Foreseen(plan, rows)
+    frame = VisitFrame.from_spec(spec)
+    looks: Any = Foreseen(plan, _expected_rows(spec, frame))
     if spec.graph.mode != "predict":
         seen, _ = measure(looks, spec, frame)
         return seen.value
@@ -337,14 +304,19 @@ def foreseen(spec: LinkedSpec, plan: ReleasePlan) -> Tables:
     return known.seen.value
 
 
+def _expected_rows(spec: LinkedSpec, frame: VisitFrame) -> dict[str, float]:
+    """Rows of each view: of as many persons as are declared, each with half of the steps."""
+    persons = float(expected_fit_rows(as_one(spec)))
+    return {n: persons * (frame.most - 1) / 2 if n == STEPS else persons for n in frame.views}
+
+
 def expected_noise(spec: LinkedSpec, plan: ReleasePlan) -> dict[str, float]:
     """What noise alone is expected to make of each score, before any row is read.
 
-    Persons are as many as declared, each with half of the steps that are kept; in mode predict,
-    which chooses what it counts, nothing is said of steps.
+    In mode predict, which chooses what it counts, nothing is said of steps.
     """
-    frame, persons = VisitFrame.from_spec(spec), expected_fit_rows(as_one(spec))
-    steps = persons * (frame.most - 1) / 2
+    frame = VisitFrame.from_spec(spec)
+    rows = _expected_rows(spec, frame)
     groups: dict[str, list[tuple[int, float]]] = {}
     for purpose, tables in foreseen(spec, plan).items():
         if spec.graph.mode == "predict" and purpose.startswith(ESTIMAND):
@@ -355,7 +327,7 @@ def expected_noise(spec: LinkedSpec, plan: ReleasePlan) -> dict[str, float]:
             name = score_of(frame, look.view, table.columns)
             groups.setdefault(name or "", []).append((table.counts.size, table.sigma))
     return {
-        name: min(1.0, noise_of(groups[name], steps if name == "tv_steps_dp" else persons)[0])
+        name: min(1.0, noise_of(groups[name], rows[STEPS if name == "tv_steps_dp" else PERSONS])[0])
         for name in VISIT_SCORES
         if name in groups
     }
@@ -399,12 +371,18 @@ class LinkedBundle(Bundle):
         return VisitFrame.from_spec(self.linked)
 
     @cached_property
-    def measured(self) -> dict[str, tuple[Any, ...]]:
-        """The noisy tables of `marginals.json`, by purpose."""
-        found = dict[str, tuple[Any, ...]]()
+    def looks(self) -> Viewed:
+        """The view and the noisy tables of `marginals.json`, by purpose."""
+        found = Viewed()
         for one in self.json(MARGINALS)["tables"]:
-            found[one["purpose"]] = (*found.get(one["purpose"], ()), table_from_json(one))
+            _, known = found.get(one["purpose"], ("", ()))
+            found[one["purpose"]] = one["view"], (*known, table_from_json(one))
         return found
+
+    @cached_property
+    def measured(self) -> dict[str, tuple[NoisyTable, ...]]:
+        """The noisy tables by purpose."""
+        return {purpose: own for purpose, (_, own) in self.looks.items()}
 
     @cached_property
     def moments(self) -> NoisyProducts | None:
@@ -458,8 +436,7 @@ class LinkedBundle(Bundle):
 
     def of_view(self, view: str) -> tuple[NoisyTable, ...]:
         """The noisy tables of the rows of a view."""
-        looks = {told["purpose"]: told["view"] for told in self.json(MARGINALS)["tables"]}
-        return tuple(t for p, own in self.measured.items() if looks[p] == view for t in own)
+        return tuple(t for of, own in self.looks.values() if of == view for t in own)
 
     @cached_property
     def arrows(self) -> VisitArrows:
@@ -509,10 +486,8 @@ class LinkedBundle(Bundle):
     @cached_property
     def compared(self) -> tuple[tuple[str, Compared], ...]:
         """Each noisy table beside the synthetic one, with its purpose."""
-        looks = {told["purpose"]: told["view"] for told in self.json(MARGINALS)["tables"]}
         found = []
-        for purpose, tables in self.measured.items():
-            view = looks[purpose]
+        for purpose, (view, tables) in self.looks.items():
             for table in tables:
                 groups = LevelGroups(self.frame.views[view], table.starts)
                 coarse, own = groups.of(self.views.codes[view]), groups.coarse

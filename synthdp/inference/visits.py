@@ -21,8 +21,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synthdp.bundle.linked import LinkedBundle, as_one, checked_linked
-from synthdp.bundle.noisy_values import MARGINALS, over_domain, table_from_json
+from synthdp.bundle.linked import LinkedBundle, Viewed, as_one, checked_linked
+from synthdp.bundle.noisy_values import MARGINALS, over_domain
 from synthdp.data.domain import Domain
 from synthdp.data.visits import OUTER, PERSONS, VisitFrame
 from synthdp.errors import OutputError, QueryError, SynthdpError, VerifyError
@@ -38,7 +38,7 @@ from synthdp.inference.answer import (
 )
 from synthdp.inference.figures import CellRoles, Figure, Rows, roles
 from synthdp.inference.least_squares import SETTINGS, LeastSquares, Margin, Measured, measured
-from synthdp.inference.moments import Summed, mean_figures, visits_mean
+from synthdp.inference.sums import Summed, mean_figures, visits_mean
 from synthdp.inference.words import listed
 from synthdp.model.visits.planning import person_sums
 from synthdp.model.visits.questions import (
@@ -61,9 +61,6 @@ from synthdp.spec.model.linked import LinkedQuestion
 
 if TYPE_CHECKING:
     from synthdp.inference.effect import EffectAnswer
-
-Looks = dict[str, tuple[str, tuple[NoisyTable, ...]]]
-"""The view and the noisy tables of each purpose."""
 
 
 @dataclass(frozen=True)
@@ -123,16 +120,15 @@ class VisitQuestions:
         return checked_linked(self.bundle, (MARGINALS,))
 
     @cached_property
-    def by_purpose(self) -> Looks:
+    def by_purpose(self) -> Viewed:
         """The view and the noisy tables of each look."""
-        views, found = self.stated.frame.views, Looks()
+        views = self.stated.frame.views
         try:
             _ = self.stated.moments
-            for told in self.stated.json(MARGINALS)["tables"]:
-                table, purpose, view = table_from_json(told), told["purpose"], told["view"]
-                if not over_domain(table, views[view]) or not table.sigma > 0:
+            found = self.stated.looks
+            for view, tables in found.values():
+                if not all(over_domain(t, views[view]) and t.sigma > 0 for t in tables):
                     raise ValueError("another table")
-                found[purpose] = view, (*found.get(purpose, (view, ()))[1], table)
             for view, domain in views.items():
                 groups_of(self._of_view(found, view), domain)
         except (ValueError, KeyError, TypeError, OverflowError) as error:
@@ -140,7 +136,7 @@ class VisitQuestions:
             raise VerifyError(what, hint=f"see `synthdp verify {self.bundle}`") from None
         return found
 
-    def _of_view(self, found: Looks, view: str) -> list[NoisyTable]:
+    def _of_view(self, found: Viewed, view: str) -> list[NoisyTable]:
         """Those of a view, but for estimands', which have groups of their own."""
         looks = (t for p, (v, t) in found.items() if v == view and not p.startswith(ESTIMAND))
         return [table for tables in looks for table in tables]

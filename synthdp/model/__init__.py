@@ -4,6 +4,7 @@ from synthdp import door
 
 __getattr__ = door(
     __name__,
-    "constraints contrasts estimands raking network synthesizer visits.draw visits.laws "
-    "visits.planning visits.predict visits.questions visits.store",
+    "constraints estimands raking network synthesizer visits.draw visits.laws visits.planning "
+    "visits.predict visits.questions visits.store interactions log_linear planning "
+    "target_stage",
 )

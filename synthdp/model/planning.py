@@ -11,7 +11,7 @@ each level of the columns for which noise leaves something of the means. All of 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from synthdp.data.domain import Domain
@@ -26,13 +26,6 @@ from synthdp.privacy.plan import ReleasePlan
 from synthdp.spec.model import IdUnit, ReleaseSpec
 from synthdp.spec.model.evaluation import number_bounds
 from synthdp.spec.model.rules import counts_only, summed_numbers
-
-
-def moments_round(spec: ReleaseSpec, domain: Domain) -> Callable[[float], ProductSums] | None:
-    """How the moments are measured, if the spec has them measured."""
-    if not spec.privacy.shares.moments:
-        return None
-    return lambda mu: moment_sums(spec, domain, noise=1 / mu)
 
 
 def moment_sums(spec: ReleaseSpec, domain: Domain, *, noise: float = 1.0) -> ProductSums:
@@ -95,7 +88,9 @@ def plan_for(spec: ReleaseSpec, domain: Domain, *, like: ReleaseSpec | None = No
         domain,
         graph_rounds=with_screen(graph_rounds, spec, domain),
         estimands=estimand_rounds(spec, domain),
-        moments=moments_round(spec, domain),
+        moments=(lambda mu: moment_sums(spec, domain, noise=1 / mu))
+        if spec.privacy.shares.moments
+        else None,
     )
     check_estimands(plan, spec)
     return plan
@@ -134,7 +129,7 @@ def check_total(tables: Sequence[NoisyTable], spec: ReleaseSpec) -> list[str]:
     so that no total is too low.
 
     Raises:
-        WrongTableError: the total is further beyond what `approximate` allows than `_slack`.
+        WrongTableError: the total is further beyond what `approximate` allows than `total_slack`.
     """
     total, expected = noisy_total(tables), expected_fit_rows(spec)
     low = 0.0 if isinstance(spec.dataset.privacy_unit, IdUnit) else expected / 2
@@ -145,7 +140,9 @@ def check_total(tables: Sequence[NoisyTable], spec: ReleaseSpec) -> list[str]:
         f"dataset.rows declares {declared:,} rows{fitted}, and the noisy counts say"
         f" {total.rows:,.0f}, give or take {2 * total.deviation:,.0f}"
     )
-    if total.rows < low - _slack(total, spec, low) or total.rows > high + _slack(total, spec, high):
+    if total.rows < low - total_slack(total, spec, low) or total.rows > high + total_slack(
+        total, spec, high
+    ):
         raise WrongTableError(
             f"this is not the declared table: {comparison}",
             hint=(
@@ -153,7 +150,7 @@ def check_total(tables: Sequence[NoisyTable], spec: ReleaseSpec) -> list[str]:
                 " (--force drops this run): that pays again. `synthdp resume` would stop here again"
             ),
         )
-    if abs(total.rows - expected) <= _slack(total, spec, expected):
+    if abs(total.rows - expected) <= total_slack(total, spec, expected):
         return []
     left = ""
     if isinstance(spec.dataset.privacy_unit, IdUnit):
@@ -161,7 +158,7 @@ def check_total(tables: Sequence[NoisyTable], spec: ReleaseSpec) -> list[str]:
     return [f"{comparison}; noise, batch and steps were chosen for the declared number{left}"]
 
 
-def _slack(total: Total, spec: ReleaseSpec, rows: float, *, deviations: float = 4.0) -> float:
+def total_slack(total: Total, spec: ReleaseSpec, rows: float, *, deviations: float = 4.0) -> float:
     """Largest deviation allowed of `rows`: the noise, and units that are held out together.
 
     A total with normal noise is further off on the side that counts in 3.2e-5 of all releases whose

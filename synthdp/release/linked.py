@@ -17,21 +17,20 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from synthdp.bundle.content import check_target
+from synthdp.bundle.descriptions import published_sha256
 from synthdp.bundle.linked import (
     LinkedBundle,
     as_one,
-    linked_yaml,
     persons_of,
-    public_linked,
     table_files,
 )
+from synthdp.bundle.linked_files import LinkedContent, foresee_linked, write_linked
 from synthdp.bundle.signing import load_signer
-from synthdp.bundle.write_linked import LinkedContent, foresee_linked, write_linked
 from synthdp.data.domain import Domain
 from synthdp.data.visits import VisitFrame
 from synthdp.errors import GateError
 from synthdp.evaluate.visits import with_ends
-from synthdp.files import missing_folders, text_sha256
+from synthdp.files import missing_folders
 from synthdp.inference.visit_effects import estimands_json
 from synthdp.ledger.connect import budget_noted, check_affordable, open_ledger
 from synthdp.model.planning import check_total
@@ -48,9 +47,8 @@ from synthdp.release.afterwards import AttackWhen, judging_noted, put_off
 from synthdp.release.gates import Figure, GateVerdict, check_gates
 from synthdp.release.job import Job, check_not_moved, check_spec, withhold
 from synthdp.release.judge import NotJudged, attack_report, guarded, stopped
-from synthdp.release.linked_plan import linked_facts
+from synthdp.release.linked_plan import check_hopeless, linked_facts
 from synthdp.release.open_session import dropped_if_unpaid, open_session
-from synthdp.release.played_visits import check_hopeless
 from synthdp.report.prose import say_of_plan
 from synthdp.sample.linked import drawn_frames
 from synthdp.spec.checks.linked import linked_traps
@@ -76,7 +74,7 @@ class LinkedJob(Job):
     @property
     def published_sha256(self) -> str:
         """Digest of the `spec.yaml` that its bundle has."""
-        return text_sha256(linked_yaml(public_linked(self.linked)))
+        return published_sha256(self.linked)
 
     def sealed(self, streams: Streams) -> Private[Any]:
         """Read and seal both tables; a person is held out of all looks, or of none."""
@@ -278,7 +276,7 @@ def _judge(
     """
     if not job.linked.evaluation.enabled:
         return None, {}
-    from synthdp.release.judged_visits import judge_visits  # with learners, which a plan needs not
+    from synthdp.release.judge import judge_visits
 
     with stage("judge"):
         report, figures = judge_visits(session, LinkedBundle.stated(job.bundle), job.internal)

@@ -46,15 +46,17 @@ from synthdp.release.job import (
     ReleaseOutcome,
     amended,
     check_not_moved,
+    check_same_prior,
     check_spec,
     draw,
+    public_rows,
+    with_digest,
     withhold,
 )
 from synthdp.release.judge import Judge, Judgement, refused_report, stopped
 from synthdp.release.open_session import dropped_if_unpaid, open_session
 from synthdp.release.plan_view import attack_left_out, plan_facts
 from synthdp.release.played import check_answered
-from synthdp.release.prior import check_same_prior, public_rows, with_digest
 from synthdp.release.tracked import record_judgement, record_publication, record_refusal
 from synthdp.spec.checks.checks import traps
 from synthdp.spec.load.loader import own_text, parse_spec

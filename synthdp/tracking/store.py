@@ -38,7 +38,6 @@ from synthdp.files import (
     missing_folders,
     parse_json,
     read_text,
-    text_sha256,
 )
 from synthdp.spec.addresses import reason, sqlite_address, sqlite_file
 from synthdp.spec.load.loader import load_spec
@@ -463,11 +462,9 @@ def public_params(spec: ReleaseSpec | LinkedSpec) -> dict[str, str | int | float
         "synthdp_version": __version__,
     }
     if isinstance(spec, LinkedSpec):
-        from synthdp.bundle.linked import linked_yaml, public_linked  # a release of one enters none
-
         return values | {
             "columns": sum(len(own) for own in spec.columns.values()),
-            "spec_sha256": text_sha256(linked_yaml(public_linked(spec))),
+            "spec_sha256": published_sha256(spec),
             "tables": f"{spec.dataset.persons_name}, {spec.dataset.visits_name}",
             "at_most": spec.dataset.visits.at_most,
         }

@@ -49,41 +49,59 @@ def check_csv(reader: Reader) -> Iterator[str]:
     spec, path = reader.spec, reader.folder / CSV_NAME
     domain = Domain.written(spec.columns)
     constraints = Constraints.from_spec(spec, Domain.from_spec(spec.columns))
-    if path.stat().st_size > most_bytes(domain, spec.sampling.rows or 0):
-        yield f"{CSV_NAME}: is larger than a table of the spec's columns and rows can be"
-        return
-    try:
-        check_header(path, domain.names)
-    except VerifyError as error:
-        yield str(error)
-        return
     rows = 0
     outside, miscomputed, violated = Counter[str](), Counter[str](), Counter[str]()
     try:
-        for chunk in chunks(path):
-            if tuple(chunk.columns) != domain.names:
-                yield f"{CSV_NAME}: its header is not the spec's columns in order"
-                return
-            rows, codes = rows + len(chunk), {}
-            for column in domain.columns:
-                misfits, codes[column.name] = misfits_of(column, chunk[column.name])
-                outside[column.name] += misfits
+        for chunk, codes in parts_of(path, domain, spec.sampling.rows or 0, outside):
+            rows += len(chunk)
             _keep(reader, np.column_stack([codes[name] for name in spec.modelled]))
             for name, differs in constraints.derived.wrong_in(chunk).items():
                 miscomputed[name] += int(differs.sum())
             for text, wrong in constraints.violated_in(chunk).items():
                 violated[text] += int(wrong.sum())
-    except pd.errors.ParserWarning:
-        yield f"{CSV_NAME}: a row has more fields than the header"
+    except VerifyError as error:
+        yield str(error)
         return
     if rows != spec.sampling.rows:
         yield f"{CSV_NAME}: has {rows} rows; the spec says {spec.sampling.rows}"
-    for name, count in (+outside).items():
-        yield f"{CSV_NAME}: column {name!r}: {count} values are not in the declared domain"
+    yield from outside_told(path, outside)
     for name, count in (+miscomputed).items():
         yield f"{CSV_NAME}: {name!r} is not what the spec computes it from in {count} rows"
     for text, count in (+violated).items():
         yield f"{CSV_NAME}: {count} rows do not fulfil the constraint {text!r}"
+
+
+def parts_of(
+    path: Path, domain: Domain, rows: int, outside: Counter[str]
+) -> Iterator[tuple[pd.DataFrame, dict[str, npt.NDArray[np.uint16]]]]:
+    """An untrusted CSV of `rows` rows at most, a part at a time: its text, and levels by column.
+    `outside` counts the values of each column that are not in its domain.
+
+    Raises:
+        VerifyError: it is larger, or a line has other fields than `domain`.
+    """
+    if path.stat().st_size > most_bytes(domain, rows):
+        raise VerifyError(
+            f"{path.name}: is larger than a table of the spec's columns and rows can be"
+        )
+    check_header(path, domain.names)
+    try:
+        for chunk in chunks(path):
+            if tuple(chunk.columns) != domain.names:
+                raise VerifyError(f"{path.name}: its header is not the spec's columns in order")
+            codes = {}
+            for column in domain.columns:
+                misfits, codes[column.name] = misfits_of(column, chunk[column.name])
+                outside[column.name] += misfits
+            yield chunk, codes
+    except pd.errors.ParserWarning:
+        raise VerifyError(f"{path.name}: a row has more fields than the header") from None
+
+
+def outside_told(path: Path, outside: Counter[str]) -> Iterator[str]:
+    """What `outside` of `parts_of` says."""
+    for name, count in (+outside).items():
+        yield f"{path.name}: column {name!r}: {count} values are not in the declared domain"
 
 
 def chunks(path: Path) -> Iterator[pd.DataFrame]:

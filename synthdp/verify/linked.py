@@ -22,8 +22,7 @@ import pandas as pd
 
 from synthdp.bundle.certificate import Certificate
 from synthdp.bundle.content import MODEL_FILES, REPORT, Bundle
-from synthdp.bundle.deployment import DEPLOYMENT
-from synthdp.bundle.derived import Derived
+from synthdp.bundle.descriptions import DEPLOYMENT, public_spec
 from synthdp.bundle.linked import (
     LAWS,
     LinkedBundle,
@@ -31,13 +30,12 @@ from synthdp.bundle.linked import (
     as_one,
     certify_linked,
     persons_of,
-    public_linked,
     table_files,
     written_columns,
 )
-from synthdp.bundle.linked_texts import LINKED_DERIVED, linked_files
+from synthdp.bundle.linked_files import LINKED_DERIVED, linked_files
 from synthdp.bundle.noisy_values import ESTIMANDS, MARGINALS, sums_from_json
-from synthdp.bundle.table_files import check_header
+from synthdp.bundle.write import Derived
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import to_numbers
 from synthdp.data.kinds import column_kind
@@ -50,7 +48,7 @@ from synthdp.privacy.mechanisms.views import OnView
 from synthdp.privacy.plan import MOMENTS, ReleasePlan
 from synthdp.spec.load.loader import parse_any
 from synthdp.spec.model import LinkedSpec, ReleaseSpec
-from synthdp.verify.content import chunks, misfits_of, most_bytes
+from synthdp.verify.content import outside_told, parts_of
 from synthdp.verify.reader import Check, PlanLimits, Reader, wrong
 from synthdp.verify.rewritten import (
     alike,
@@ -148,7 +146,7 @@ def _check_spec(reader: Reader) -> Iterator[str]:
     """The spec holds nothing that is not published, and no path."""
     spec = _of(reader).linked
     reader.parsed = reader.spec
-    if public_linked(spec) != spec:
+    if public_spec(spec) != spec:
         yield "spec.yaml: holds paths or addresses that are not published, or no number of persons"
 
 
@@ -300,31 +298,16 @@ def _read(
     """The wanted columns of an untrusted CSV as numbers, or levels of categories, NaN where they
     are missing; and what is wrong with the file.
     """
-    if path.stat().st_size > most_bytes(domain, rows):
-        return {}, [f"{path.name}: is larger than the spec's columns and persons can be"]
+    outside = Counter[str]()
+    parts = {name: [np.zeros(0)] for name in domain.names if name in wanted}
     try:
-        check_header(path, domain.names)
+        for chunk, codes in parts_of(path, domain, rows, outside):
+            for name, read in parts.items():
+                read.append(_numbers(domain[name], chunk[name], codes[name]))
     except VerifyError as error:
         return {}, [str(error)]
-    outside, parts = (
-        Counter[str](),
-        {name: [np.zeros(0)] for name in domain.names if name in wanted},
-    )
-    try:
-        for chunk in chunks(path):
-            for column in domain.columns:
-                text = chunk[column.name]
-                misfits, codes = misfits_of(column, text)
-                outside[column.name] += misfits
-                if column.name in parts:
-                    parts[column.name].append(_numbers(column, text, codes))
-    except pd.errors.ParserWarning:
-        return {}, [f"{path.name}: a row has more fields than the header"]
-    problems = [
-        f"{path.name}: column {name!r}: {count} values are not in the declared domain"
-        for name, count in (+outside).items()
-    ]
-    return {name: np.concatenate(some) for name, some in parts.items()}, problems
+    numbers = {name: np.concatenate(some) for name, some in parts.items()}
+    return numbers, [*outside_told(path, outside)]
 
 
 def _numbers(column: Any, text: pd.Series[str], codes: npt.NDArray[np.uint16]) -> Floats:

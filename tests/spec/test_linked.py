@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 from synthdp import Spec
-from synthdp.bundle import as_one, linked_yaml
+from synthdp.bundle import as_one, spec_yaml
 from synthdp.errors import SpecError
 from synthdp.spec import (
     json_schema,
@@ -26,10 +26,10 @@ from synthdp.spec import (
     parse_node,
     parse_rule,
     parse_spec,
+    read,
     yaml_text,
 )
 from synthdp.spec.expressions.parsed import Node
-from synthdp.spec.load.yaml_tree import read
 from synthdp.spec.model import LinkedRule, LinkedSpec, ReleaseSpec
 
 FOLDER = Path(__file__).with_name("linked")
@@ -561,7 +561,7 @@ def test_estimands_are_paid_for_and_say_what_confounds() -> None:
     asked = "treatment: visits.drug, outcome: 'visits[+1].stage', level: 3, adjust: [visits.stage]"
     spec = linked(with_estimand(asked))
     assert spec.estimands[0].level == "3" and spec.estimands[0].adjust == ("visits.stage",)
-    assert linked(linked_yaml(spec)) == spec
+    assert linked(spec_yaml(spec)) == spec
     unpaid = with_estimand(asked).replace("steps: 0.5, estimands: 0.1", "steps: 0.6")
     assert "privacy.shares.estimands: not written, and so 0; estimands need" in mistakes(unpaid)
     free = with_estimand("treatment: visits.drug, outcome: visits.bp")
@@ -581,7 +581,7 @@ def test_a_question_may_be_an_estimand() -> None:
     )
     spec = linked(asked)
     assert [(e.kind, e.clip) for e in spec.estimands] == [("question", (100, 160))]
-    assert linked(linked_yaml(spec)) == spec
+    assert linked(spec_yaml(spec)) == spec
     assert "only a mean is clipped" in mistakes(asked.replace("mean(", "median("))
     assert "the first end lies below" in mistakes(asked.replace("[100, 160]", "[160, 100]"))
     assert "estimands #1.ask" in mistakes(asked.replace(ask, ""))

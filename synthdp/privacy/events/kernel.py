@@ -23,11 +23,12 @@ from synthdp.privacy.events.base import (
     Adjacency,
     EventKind,
     WorkLimits,
+    composed,
+    discrete_gaussian_pld,
     number,
     positive,
     whole,
 )
-from synthdp.privacy.events.composition import composed, discrete_gaussian_pld
 from synthdp.privacy.events.concentrated import (
     LARGEST_PURE_EPSILON,
     bounded_range_pld,
@@ -39,7 +40,10 @@ from synthdp.privacy.events.gaussian import Gaussian, gaussian
 
 
 class KernelEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[misc]
-    """Written field by field. Abstract."""
+    """Written field by field; says what it costs made once, or any number of times. Abstract."""
+
+    def cost(self, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
+        return self.repeated(1, adjacency, width)
 
     def to_json(self) -> dict[str, Any]:
         return {"event": self.name, **attrs.asdict(self)}
@@ -80,9 +84,6 @@ class DiscreteGaussianDpEvent(KernelEvent):
     @property
     def table_precision(self) -> float:
         return float(self.sigma) ** -2
-
-    def cost(self, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
-        return self.repeated(1, adjacency, width)
 
     def repeated(
         self, count: int, adjacency: Adjacency, width: float
@@ -229,9 +230,6 @@ class SparseVectorDpEvent(KernelEvent):
     def squared_mu(self) -> float:
         return min(self.epsilon, LARGEST_PURE_EPSILON) ** 2
 
-    def cost(self, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
-        return self.repeated(1, adjacency, width)
-
     def repeated(
         self, count: int, adjacency: Adjacency, width: float
     ) -> pld.PrivacyLossDistribution:
@@ -289,9 +287,6 @@ class GumbelMaxDpEvent(KernelEvent):
     @property
     def squared_mu(self) -> float:
         return min(self.epsilon, LARGEST_PURE_EPSILON) ** 2 / 4
-
-    def cost(self, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
-        return self.repeated(1, adjacency, width)
 
     def repeated(
         self, count: int, adjacency: Adjacency, width: float
@@ -355,9 +350,6 @@ class ThresholdedGaussianDpEvent(KernelEvent):
     @property
     def squared_mu(self) -> float:
         return self.gaussian.squared_mu
-
-    def cost(self, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
-        return self.repeated(1, adjacency, width)
 
     def repeated(
         self, count: int, adjacency: Adjacency, width: float
@@ -430,9 +422,6 @@ class GaussianSumsDpEvent(KernelEvent):
     @property
     def squared_mu(self) -> float:
         return float(self.noise_multiplier**-2)
-
-    def cost(self, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
-        return self.repeated(1, adjacency, width)
 
     def repeated(
         self, count: int, adjacency: Adjacency, width: float

@@ -26,10 +26,10 @@ from synthdp.privacy.events.base import (
     Adjacency,
     EventKind,
     WorkLimits,
+    composed,
     positive,
     whole,
 )
-from synthdp.privacy.events.composition import composed
 from synthdp.privacy.events.concentrated import concentrated_pld, mixed_pld, secret_sample_pld
 from synthdp.privacy.events.gaussian import Gaussian, MixtureOfGaussians, PoissonSampled
 from synthdp.privacy.events.kernel import (

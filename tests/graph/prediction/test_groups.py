@@ -6,6 +6,12 @@ import numpy as np
 import pytest
 
 from synthdp.data import ColumnDomain, Domain, LevelGroups
+from synthdp.graph import (
+    margin_probabilities,
+    one_way_probabilities,
+    pooled,
+    with_group_sums,
+)
 from synthdp.graph.level_groups import (
     SETTINGS,
     LevelLaw,
@@ -13,12 +19,6 @@ from synthdp.graph.level_groups import (
     groups_of,
     on_groups,
     starts_of,
-)
-from synthdp.graph.margins import (
-    margin_probabilities,
-    one_way_probabilities,
-    pooled,
-    with_group_sums,
 )
 from synthdp.graph.predict import pair_tables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
