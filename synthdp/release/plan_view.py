@@ -128,7 +128,7 @@ def _short(value: float | None) -> float | None:
 
 def _expected(spec: ReleaseSpec, plan: ReleasePlan) -> dict[str, float]:
     """Time and memory of this process, without evaluation and attacks: 10 ms for a step of training
-    and more by its size, 7 us for a row drawn of a model of 14 columns, 6.4 s for all the rest,
+    and more by its size, 7 us to draw a row of 14 columns (predict: 3), and 6.4 s for all the rest,
     beside what `_modelling` takes. It was .74 to 1.24 of what ten specs of all modes took, by which
     it was chosen. `SECONDS_A_VALUE` is measured on tables of 20 columns.
     """
