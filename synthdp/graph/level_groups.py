@@ -1,10 +1,10 @@
 """Groups of levels on which pairs of columns are counted: post-processing of one-way tables.
 
 A group holds about as many rows as any other, so that cells of a pair are neither empty nor crowded
-where both columns are spread out. A heavy level is a group of its own. A search counts ordered
-columns of many levels so: a cell of a table of two fine columns is mostly noise. How fine is fine
-enough follows from the noise, which is public, and from the columns' own noisy tables, a first
-round of the search.
+where both columns are spread out. A heavy level is a group of its own. Groups of mode predict begin
+at round numbers. A search counts ordered columns of many levels so: a cell of a table of two fine
+columns is mostly noise. How fine is fine enough follows from the noise, which is public, and from
+the columns' own noisy tables, a first round of the search.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -54,13 +55,44 @@ SETTINGS = GroupSettings()
 
 
 def equal_groups(domain: Domain, margins: Sequence[Probabilities]) -> LevelGroups:
-    """Groups of about equal mass by the probabilities `margins`, `[levels]` of each column."""
+    """Groups of about equal mass by the probabilities `margins`, `[levels]` of each column, that
+    begin at round numbers.
+    """
     fine = [
         (column, margin)
         for column, margin in zip(domain.columns, margins, strict=True)
         if column.ranged and len(body_of(column)) > SETTINGS.few_bins
     ]
-    return LevelGroups(domain, {column.name: starts_of(column, p) for column, p in fine})
+    return LevelGroups(domain, {c.name: _rounder(c, p, starts_of(c, p)) for c, p in fine})
+
+
+def _rounder(column: ColumnDomain, margin: Probabilities, starts: Starts) -> Starts:
+    """The `starts`, each moved to the roundest one that takes at most half the rows of either group
+    beside it: people give round numbers, and what they mean changes there. One level stays alone.
+    """
+    before, found = np.append(0.0, np.cumsum(margin)), [*starts, column.levels]
+    for place in range(1, len(starts)):
+        low, own, high = found[place - 1 : place + 2]
+        if own - low > 1 and high - own > 1 and column.step_seconds is None:
+            apart = np.abs(before - before[own])
+            near = apart <= min(apart[low], apart[high]) / 2
+            found[place] = max(
+                (level for level in range(low + 1, high) if near[level]),
+                key=lambda n: (_roundness(column.edges[n - len(column.spikes)]), -apart[n]),
+            )
+    return tuple(found[:-1])
+
+
+def _roundness(number: float) -> float:
+    """How large a step of 1, 2 or 5 times a power of ten is that `number` is a multiple of.
+
+    >>> [_roundness(x) for x in (0.5, 3, 14, 25, 60000, 0)]
+    [-1, 0, 1, 2, 13, inf]
+    """
+    if number == 0:
+        return math.inf
+    _, digits, exponent = Decimal(str(round(number, 9))).normalize().as_tuple()
+    return 3 * int(exponent) + (2 if digits[-1] == 5 else 1 - digits[-1] % 2)
 
 
 def starts_of(

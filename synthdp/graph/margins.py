@@ -136,9 +136,9 @@ def one_way_probabilities(
 
     They use every table that contains the column, whatever it was measured for, on levels or on
     groups of them. All tables count the same rows, so their totals are first pooled into one
-    estimate. Noise is smoothed out along ordered bins. The noise of empty cells does not become
-    mass, as it would if they were clipped at zero. Columns that are missing together are missing in
-    one share of the rows.
+    estimate. Noise is smoothed out along ordered bins, as far as sums over groups bear it. The
+    noise of empty cells does not become mass, as it would if they were clipped at zero. Columns
+    that are missing together are missing in one share of the rows.
     """
     total = max(1.0, float(pooled(tables, ()).counts))
     margins = []
@@ -147,9 +147,11 @@ def one_way_probabilities(
         shares, sigma = noisy.counts / total, noisy.sigma / total
         public = prior.counts.get((column.name,)) if prior else None
         if public is None:
-            margins.append(margin_probabilities(column, shares, sigma))
+            margin = margin_probabilities(column, shares, sigma)
         else:
-            margins.append(margin_with_prior(column, shares, sigma, public)[0])
+            margin = margin_with_prior(column, shares, sigma, public)[0]
+        sums = group_sums(tables, column.name)
+        margins.append(_towards_sums(column, margin, sums, total) if sums else margin)
     return with_common_shares(margins, tables, columns)
 
 
@@ -171,24 +173,68 @@ def pooled(tables: Sequence[NoisyTable], columns: tuple[str, ...]) -> NoisyTable
     return NoisyTable(columns, mean, math.fsum(precision) ** -0.5)
 
 
-def with_group_sums(tables: Sequence[NoisyTable], name: str) -> NoisyTable:
-    """The pooled counts of a column's levels, moved towards the sums of tables on its groups.
+class GroupSums(NamedTuple):
+    """Counts of a column's groups of levels, the variance of each, and the first level of each."""
+
+    counts: Floats
+    variance: Floats
+    starts: Sequence[int]
+
+
+def group_sums(tables: Sequence[NoisyTable], name: str) -> GroupSums | None:
+    """What all tables say of the groups of a column's levels; None where none is counted on them.
 
     Where levels have noise of variance s^2, and the sum over a group of m levels was counted with
-    t^2, the mean of least variance adds s^2 / (m s^2 + t^2) of the difference of both sums to each
-    level: weighted least squares. What is left is not white; its `sigma` is the mean over levels.
+    t^2, the mean of least variance goes m s^2 / (m s^2 + t^2) of the way from the sum of the
+    levels: weighted least squares. Its variance is t^2 times as much.
     """
-    levels = pooled(tables, (name,))
-    grouped = [replace(t, starts={}) for t in tables if name in t.starts]
+    grouped = [table for table in tables if name in table.starts]
     if not grouped:
+        return None
+    levels, starts = pooled(tables, (name,)), grouped[0].starts[name]
+    sums = pooled([replace(table, starts={}) for table in grouped], (name,))
+    before = np.add.reduceat(levels.counts, starts)
+    own = np.diff([*starts, len(levels.counts)]) * levels.sigma**2
+    weight = own / (own + sums.sigma**2)
+    return GroupSums(before + weight * (sums.counts - before), weight * sums.sigma**2, starts)
+
+
+def with_group_sums(tables: Sequence[NoisyTable], name: str) -> NoisyTable:
+    """The pooled counts of a column's levels, moved alike in each group to its `group_sums`: what
+    is left of their noise is not white; its `sigma` is the mean over levels.
+    """
+    levels, sums = pooled(tables, (name,)), group_sums(tables, name)
+    if sums is None:
         return levels
-    starts = next(t.starts[name] for t in tables if name in t.starts)
-    sums = pooled(grouped, (name,))
-    size = np.diff([*starts, len(levels.counts)])
-    weight = levels.sigma**2 / (size * levels.sigma**2 + sums.sigma**2)
-    move = weight * (sums.counts - np.add.reduceat(levels.counts, starts))
-    left = levels.sigma * math.sqrt(1 - float(np.average(weight, weights=size)))
+    size = np.diff([*sums.starts, len(levels.counts)])
+    move = (sums.counts - np.add.reduceat(levels.counts, sums.starts)) / size
+    gone = float((levels.sigma**2 - sums.variance / size).sum()) / len(levels.counts)
+    left = math.sqrt(levels.sigma**2 - gone)
     return NoisyTable((name,), levels.counts + np.repeat(move, size), left)
+
+
+def _towards_sums(
+    column: ColumnDomain, margin: Probabilities, sums: GroupSums, total: float
+) -> Probabilities:
+    """The smoothed `margin` `[levels]` whose groups of bins go some way towards their `sums`, of
+    `total` rows; levels keep their shares of a group.
+
+    Smoothing knows the noise of levels, and moves their sums by more than the noise of these, where
+    a law is uneven. Both differ by that noise and by what smoothing is off, of one variance in all
+    groups: their mean square tells it, less the noise and one standard deviation of such a mean, so
+    that noise alone moves little [Efron and Morris, "Stein's Estimation Rule and Its Competitors"
+    (1973)]. The groups' bins hold together what they held.
+    """
+    raised, size = margin + 1e-12, np.diff([*sums.starts, len(margin)])
+    wanted = np.add.reduceat(raised, sums.starts)
+    bins = np.isin(sums.starts, body_of(column))
+    own, noise = wanted[bins], float(sums.variance[bins].mean()) / total**2
+    apart = sums.counts[bins] / total - own
+    off = max(0.0, float((apart**2).mean()) - noise * (1 + math.sqrt(2 / len(own))))
+    moved = np.maximum(own + off / (off + noise) * apart, 0)
+    wanted[bins] *= moved / own * (own.sum() / moved.sum())
+    found = raised * np.repeat(wanted / np.add.reduceat(raised, sums.starts), size)
+    return np.asarray(found / found.sum())
 
 
 def smoothed(p: Probabilities, *, floor: float) -> Probabilities:

@@ -127,19 +127,22 @@ def _short(value: float | None) -> float | None:
 
 
 def _expected(spec: ReleaseSpec, plan: ReleasePlan) -> dict[str, float]:
-    """Time and memory of this process, without evaluation and attacks. Measured on Adult (14
-    columns): 25 ms for a step of 1024 rows, 3 us for a sampled row, 5 s for all the rest, beside
-    what `_modelling` takes. `SECONDS_A_VALUE` is measured on tables of 20 columns.
+    """Time and memory of this process, without evaluation and attacks: 10 ms for a step of training
+    and more by its size, 7 us to draw a row of 14 columns (predict: 3), and 6.4 s for all the rest,
+    beside what `_modelling` takes. It was .74 to 1.24 of what ten specs of all modes took, by which
+    it was chosen. `SECONDS_A_VALUE` is measured on tables of 20 columns.
     """
     columns, steps = len(spec.modelled), spec.synthesizer.steps if spec.privacy.shares.train else 0
-    training = steps * spec.synthesizer.batch * columns * spec.synthesizer.hidden * 5.4e-8
+    size = spec.synthesizer.batch * columns * spec.synthesizer.hidden
+    training = steps * (0.01 + 1.2e-8 * size)
     rows = spec.sampling.rows or spec.dataset.rows.value
     drawn = rows * spec.sampling.oversample * columns
     engine = engine_of(spec.dataset.source, spec.compute)
     looked_at = spec.dataset.rows.value * columns * _passes(spec, plan)
     counting = looked_at * SECONDS_A_VALUE.get(engine, 0.0)
+    drawing = drawn * (2e-7 if spec.graph.mode == "predict" else 5e-7)
     return {
-        "cpu_seconds": round(training + drawn * 2e-7 + counting + 5 + _modelling(spec, plan), 1),
+        "cpu_seconds": round(training + drawing + counting + 6.4 + _modelling(spec, plan), 1),
         "memory_mb": round(700 + drawn * 24e-6),
     }
 

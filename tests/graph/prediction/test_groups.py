@@ -1,10 +1,17 @@
 """Groups by released one-way tables, and margins that hear what was counted on groups."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from synthdp.data import ColumnDomain, Domain, LevelGroups
-from synthdp.graph import with_group_sums
+from synthdp.graph import (
+    margin_probabilities,
+    one_way_probabilities,
+    pooled,
+    with_group_sums,
+)
 from synthdp.graph.level_groups import (
     SETTINGS,
     LevelLaw,
@@ -49,6 +56,22 @@ def test_few_levels_and_categories_stay() -> None:
     assert list(groups.starts) == ["many"]
 
 
+def test_groups_begin_at_round_numbers_and_one_level_stays_alone() -> None:
+    money = numeric("x", 200, spikes=1)
+    mass = np.exp(-np.arange(200) / 60.0)
+    mass[[61, 150]] = 20.0, 10.0
+    margin = np.append(0.1, 0.9 * mass / mass.sum())
+    plain = starts_of(money, margin)
+    groups = equal_groups(Domain((money,)), [margin]).starts["x"]
+    assert len(groups) == len(plain) and {0, 1, 62, 63, 151, 152} <= {*plain} & {*groups}
+    round_ones, before = (sum(money.edges[n - 1] % 5 == 0 for n in s if n) for s in (groups, plain))
+    assert round_ones >= len(groups) - 6 > 2 * before, "all but those beside a single level"
+    smallest = np.add.reduceat(margin, plain)[1:].min()
+    assert np.add.reduceat(margin, groups)[1:].min() > smallest / 4
+    dates = replace(money, type="datetime")
+    assert equal_groups(Domain((dates,)), [margin]).starts["x"] == plain, "days have no round ones"
+
+
 def test_tables_say_their_groups() -> None:
     domain = Domain((numeric("a", 6), numeric("b", 4)))
     starts = {"a": (0, 2, 5)}
@@ -83,6 +106,30 @@ def test_sums_over_groups_make_levels_more_precise_and_move_none() -> None:
     grouped = np.add.reduceat(error, starts, axis=1).std(0)
     exact = [(1 / (size * 100) + 1 / 16) ** -0.5 for size in (3, 1, 4)]
     np.testing.assert_allclose(grouped, exact, rtol=0.1, err_msg="that of both measurings together")
+
+
+@pytest.mark.parametrize("uneven", [True, False])
+def test_a_margin_keeps_to_sums_that_smoothing_would_leave(uneven: bool) -> None:
+    """The seeds make no chance to fail. Levels of a smooth law are as near as they were."""
+    column, rows = numeric("x", 160, spikes=1), 20_000.0
+    law = np.exp(-((np.arange(160) - 60) ** 2) / 3000.0)
+    starts = (0, *range(1, 161, 10))
+    kept, smooth = [], []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        steps = np.repeat(rng.gamma(2.0, size=16), 10) if uneven else np.ones(160)
+        truth = np.append(0.1, 0.9 * law * steps / (law * steps).sum())
+        own = NoisyTable(("x",), rows * truth + rng.normal(0, 60, 161), 60.0)
+        sums = rows * np.add.reduceat(truth, starts) + rng.normal(0, 60, 17)
+        tables = [own, NoisyTable(("x",), sums, 60.0, {"x": starts})]
+        noisy, total = with_group_sums(tables, "x"), pooled(tables, ()).counts
+        margin = margin_probabilities(column, noisy.counts / total, noisy.sigma / total)
+        (found,) = one_way_probabilities(tables, [column])
+        assert found.min() >= 0 and found.sum() == pytest.approx(1)
+        assert found[0] == pytest.approx(margin[0]), "a spike was not smoothed"
+        kept.append(np.abs(np.add.reduceat(found - truth, starts)).sum())
+        smooth.append(np.abs(np.add.reduceat(margin - truth, starts)).sum())
+    assert np.sum(kept) < (0.7 if uneven else 1.05) * np.sum(smooth)
 
 
 def test_pairs_are_over_groups_and_levels_follow_the_one_way_law() -> None:
