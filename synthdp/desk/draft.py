@@ -24,16 +24,12 @@ CHANGED = "the file was changed by another program; nothing was written"
 Forecast = tuple[dict[str, Any], str]
 
 
-EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
-"""What is forecast besides a text as it is."""
-MAX_PAST = 50
-"""Texts that are kept for undo."""
-
-
 class Text:
     """A text, its digest (`seen`), what it says, what it shows and where its rows lie, as that of
-    the file at `path`.
+    the file at `path`. What is forecast besides it as it is are `epsilons`.
     """
+
+    epsilons = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
 
     def __init__(self, path: Path, text: str) -> None:
         self.text, self.seen = text, hashlib.sha256(text.encode()).hexdigest()
@@ -45,7 +41,7 @@ class Text:
         if self.found.spec is None:
             return ()
         own = self.found.spec.content.privacy.epsilon
-        return (0.0, *sorted({*EPSILONS} - {own}, key=lambda e: max(e / own, own / e)))
+        return (0.0, *sorted({*self.epsilons} - {own}, key=lambda e: max(e / own, own / e)))
 
 
 class Draft:
@@ -54,12 +50,14 @@ class Draft:
     Attributes:
         now: the text as it was last read or written.
         start: the text when the desk was opened.
-        past: texts before this one, the last one last.
+        past: texts before this one, the last one last, of which `most` are kept.
 
     Raises:
         SpecError: the file cannot be read.
         OutputError: it is of linked tables.
     """
+
+    most = 50
 
     def __init__(self, path: Path) -> None:
         self.path, self.past = path, list[str]()
@@ -97,7 +95,7 @@ class Draft:
             if made == before:
                 return
             drafts.keep(made, self.path)
-            self.past = self.past[:-1] if undo else [*self.past[1 - MAX_PAST :], before]
+            self.past = self.past[:-1] if undo else [*self.past[1 - self.most :], before]
             self.now = Text(self.path, made)
             self._asked.set()
 

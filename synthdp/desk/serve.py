@@ -32,7 +32,6 @@ from synthdp.errors import withheld
 from synthdp.loopback import Guard, bound
 
 STATIC = Path(__file__).with_name("static")
-MAX_BYTES, IDLE = 1 << 20, 3600.0  # of a request; seconds without one that end the desk
 FILES = {"/": "desk.html", "/desk.js": "desk.js", "/desk.css": "desk.css"}
 POLICY, OF_ALL = (
     "Content-Security-Policy",
@@ -63,7 +62,7 @@ class Desk:
     way_in: Path
     token: str = field(repr=False)
 
-    def run(self, idle: float = IDLE) -> None:
+    def run(self, idle: float = 3600.0) -> None:
         """Serve until Ctrl-C, a signal to end, or `idle` seconds without a request."""
         last = time.monotonic()
 
@@ -126,7 +125,7 @@ def _app(side: Any, of: Any, heard: Any, public: set[str]) -> Starlette:
         heard()
         body = b""
         async for part in request.stream():
-            if len(body := body + part) > MAX_BYTES:
+            if len(body := body + part) > 1 << 20:
                 return Response(status_code=413, headers=HEADERS)
         if "origin" not in request.headers:  # another than ours is refused by the guard
             return Response(status_code=403, headers=HEADERS)
