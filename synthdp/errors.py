@@ -299,7 +299,9 @@ def by_kind(act: Callable[[], T], message: str, hint: str) -> T:
 
 
 def withheld(error: Exception) -> SynthdpError:
-    """What to tell of an error that is not ours, whose text and frames may quote rows."""
+    """What to tell of an error: one of ours as it is; of others no text, which may quote rows."""
+    if isinstance(error, SynthdpError):
+        return error
     if (missing := missing_package(error)) is not None:
         return missing
     places = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmac
 import re
 import socket
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,14 +45,14 @@ class Guard:
     """An ASGI app in front of `app`, which gets HTTP requests with the right `secret` alone.
 
     `secret` is a header, name and value. Paths that are `public` need none, since they hold
-    nothing. Where `asks` has headers, a request without the secret is answered 401 with them, so
-    that a browser asks its user; else 403.
+    nothing, or are secrets themselves for a while. Where `asks` has headers, a request without the
+    secret is answered 401 with them, so that a browser asks its user; else 403.
     """
 
     app: App
     secret: Header = field(repr=False)
     asks: tuple[Header, ...] = ()
-    public: frozenset[str] = frozenset()
+    public: Set[str] = frozenset()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Send) -> None:
         """Pass on or refuse; nothing but HTTP is passed on."""

@@ -44,13 +44,17 @@ class Checked:
             found[name] = [p.to_json() | {"loc": list(p.loc)} for p in getattr(self, name)]
         return found
 
-    def __str__(self) -> str:
+    @property
+    def told(self) -> list[tuple[str, SpecProblem]]:
+        """All of it, each with its kind: mistake, warning or remark."""
         kinds = (("mistake", self.mistakes), ("warning", self.warnings), ("remark", self.remarks))
-        told = [(p, kind) for kind, problems in kinds for p in problems]
+        return [(kind, problem) for kind, problems in kinds for problem in problems]
+
+    def __str__(self) -> str:
         return "\n".join(
             f"{p.path}:{p.line}:{p.column}: {kind}: {p.field}: {p.message}"
             + (f"\n    hint: {p.hint}" if p.hint else "")
-            for p, kind in told
+            for kind, p in self.told
         )
 
 

@@ -189,8 +189,7 @@ class Spec:
         >>> synthdp.Spec.load("clinic.yaml").replace(epsilon=2)
         Spec('clinic.yaml': dataset 'clinic', 3 columns, epsilon 2, graph given)
         """
-        from synthdp.spec.edit import replaced
-        from synthdp.spec.load.loader import with_lists
+        from synthdp.spec.load.loader import replaced, with_lists
 
         text, name = replaced(self.text, changes, path=self.path.name), self.path.name
         return Spec(with_lists(text, path=name, folder=self.path.parent), path=self.path)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from synthdp.release.study import Line, Study
     from synthdp.report.sections import ReportTable
     from synthdp.report.verdicts import Verdict
-    from synthdp.verify.diff import BundleDifference
+    from synthdp.verify.diff import BundleDifference, Difference
 
 
 def render(*parts: object) -> str:
@@ -283,8 +283,8 @@ def study_text(found: Study, folder: Path) -> str:
     return render(*parts, *notes, f"\nSanity, not proof. study  {folder}   ({who})")
 
 
-def difference_text(found: BundleDifference) -> str:
-    """How two bundles differ, as text."""
+def finding_cells(f: Difference) -> tuple[str, ...]:
+    """A finding as a row of texts."""
 
     def value(x: str | float | None) -> str:
         if x is None:
@@ -293,7 +293,12 @@ def difference_text(found: BundleDifference) -> str:
             return x
         return f"{x:,}" if isinstance(x, int) else f"{x:.4g}"
 
-    rows = [(f.topic, f.what, value(f.a), value(f.b), f.verdict, f.why) for f in found.findings]
+    return f.topic, f.what, value(f.a), value(f.b), f.verdict, f.why
+
+
+def difference_text(found: BundleDifference) -> str:
+    """How two bundles differ, as text."""
+    rows = [*map(finding_cells, found.findings)]
     if (graph := found.graph) is None:
         return render(
             f"A  {found.a}   (expected before any row was read)\nB  {found.b}   (verified; one draw"

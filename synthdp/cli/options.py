@@ -44,6 +44,12 @@ LedgerOfRun = Annotated[
         " spec, or .synthdp/ledger.db].",
     ),
 ]
+Port = Annotated[
+    int | None, typer.Option(help="Port on loopback [default: a free one].", min=1, max=65535)
+]
+Browser = Annotated[
+    bool, typer.Option(help="Open the page in a browser, where this is a terminal.")
+]
 Out = Annotated[
     Path | None, typer.Option("--out", help="Output folder [default: releases/DATASET].")
 ]

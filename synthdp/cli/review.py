@@ -28,7 +28,18 @@ from urllib.request import urlopen
 import typer
 
 from synthdp import __version__
-from synthdp.cli.options import BundleArgument, Json, LedgerOfRun, Out, say, show, shown, working
+from synthdp.cli.options import (
+    Browser,
+    BundleArgument,
+    Json,
+    LedgerOfRun,
+    Out,
+    Port,
+    say,
+    show,
+    shown,
+    working,
+)
 from synthdp.errors import INSTALL_RELEASE, OutputError, SynthdpError
 from synthdp.ledger.entries import ANSWERS
 from synthdp.spec import addresses
@@ -312,12 +323,8 @@ def ui(
     store: Annotated[
         str | None, typer.Option("--store", help="An MLflow tracking URI instead.")
     ] = None,
-    port: Annotated[
-        int | None, typer.Option(help="Port on loopback [default: a free one].", min=1, max=65535)
-    ] = None,
-    browser: Annotated[
-        bool, typer.Option(help="Open the page in a browser, where this is a terminal.")
-    ] = True,
+    port: Port = None,
+    browser: Browser = True,
     as_json: Json = False,
 ) -> None:
     """Show releases in MLflow, at the view for reviewers: starts its server on this machine alone,

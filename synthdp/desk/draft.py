@@ -11,8 +11,8 @@ import hashlib
 import os
 import sys
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,44 +24,24 @@ CHANGED = "the file was changed by another program; nothing was written"
 Forecast = tuple[dict[str, Any], str]
 
 
-@dataclass(frozen=True)
-class DeskLimits:
-    """What is forecast (`epsilons`), how many texts are kept for undo (`past`), how large a request
-    may be (`bytes`), and the seconds without one that end the desk (`idle`).
+class Text:
+    """A text, its digest (`seen`), what it says, what it shows and where its rows lie, as that of
+    the file at `path`. What is forecast besides it as it is are `epsilons`.
     """
 
-    epsilons: tuple[float, ...] = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
-    past: int = 50
-    bytes: int = 1 << 20
-    idle: float = 3600.0
+    epsilons = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
 
-
-LIMITS = DeskLimits()
-
-
-@dataclass(frozen=True)
-class Text:
-    """A text, its digest (`seen`), what it shows, what it says and where its rows lie."""
-
-    text: str
-    seen: str
-    found: Checked
-    content: Any
-    apart: drafts.Apart
-
-    @classmethod
-    def at(cls, path: Path, text: str) -> Text:
-        """A text as that of the file at `path`."""
-        content, seen = drafts.said(text), hashlib.sha256(text.encode()).hexdigest()
-        return cls(text, seen, check(text, path), content, drafts.apart(content, path))
+    def __init__(self, path: Path, text: str) -> None:
+        self.text, self.seen = text, hashlib.sha256(text.encode()).hexdigest()
+        self.content, self.found = drafts.said(text), check(text, path)
+        self.apart = drafts.apart(self.content, path)
 
     def steps(self) -> tuple[float, ...]:
         """What is forecast: 0 for the text as it is, then other epsilons, the nearest first."""
         if self.found.spec is None:
             return ()
         own = self.found.spec.content.privacy.epsilon
-        others = [e for e in LIMITS.epsilons if e != own]
-        return (0.0, *sorted(others, key=lambda e: max(e / own, own / e)))
+        return (0.0, *sorted({*self.epsilons} - {own}, key=lambda e: max(e / own, own / e)))
 
 
 class Draft:
@@ -70,12 +50,14 @@ class Draft:
     Attributes:
         now: the text as it was last read or written.
         start: the text when the desk was opened.
-        past: texts before this one, the last one last.
+        past: texts before this one, the last one last, of which `most` are kept.
 
     Raises:
         SpecError: the file cannot be read.
         OutputError: it is of linked tables.
     """
+
+    most = 50
 
     def __init__(self, path: Path) -> None:
         self.path, self.past = path, list[str]()
@@ -90,15 +72,14 @@ class Draft:
 
     def read(self) -> None:
         """Take the file as it is now."""
-        self.now = Text.at(self.path, drafts.spec_text(self.path))
+        self.now = Text(self.path, drafts.spec_text(self.path))
         self._asked.set()
 
     def stale(self) -> bool:
         """Whether the file is not what was last read or written here."""
-        try:
+        with suppress(SynthdpError):
             return drafts.spec_text(self.path) != self.now.text
-        except SynthdpError:
-            return True
+        return True
 
     def change(self, seen: str, edit: Callable[[str], str], *, undo: bool = False) -> None:
         """Write what `edit` makes of the text that a page has `seen`.
@@ -114,22 +95,17 @@ class Draft:
             if made == before:
                 return
             drafts.keep(made, self.path)
-            self.past = self.past[:-1] if undo else [*self.past[1 - LIMITS.past :], before]
-            self.now = Text.at(self.path, made)
+            self.past = self.past[:-1] if undo else [*self.past[1 - self.most :], before]
+            self.now = Text(self.path, made)
             self._asked.set()
 
-    def undo(self, seen: str) -> None:
-        """Write the text before this one; raises as `change`."""
-        self.change(seen, lambda text: self.past[-1] if self.past else text, undo=True)
-
     def told(self, epsilon: float = 0.0) -> Forecast | None:
-        """What the text would give, as `drafts.forecast` has it, or at another `epsilon`; None
-        where that is still counted, or cannot be.
-        """
+        """What the text gives, as `drafts.forecast` has it; None where that is not counted yet."""
         return self._told.get((self.now.seen, epsilon))
 
-    def keep_forecasting(self) -> None:
-        """Begin to forecast whatever the text is, beside what else is done."""
+    def begin(self) -> None:
+        """From here on forecast whatever the text is, in a process that is `shut`."""
+        shut(self)
         threading.Thread(target=self._forecast, name="forecast", daemon=True).start()
 
     def _forecast(self) -> None:
@@ -197,8 +173,9 @@ def _of_rows(given: str | bytes, draft: Draft) -> bool:
     path = os.path.realpath(os.fsdecode(given))
     if CONFIDENTIAL & {*path.split(os.sep)} and not path.endswith((".py", ".pyc")):
         return True
-    places = map(os.path.realpath, draft.now.apart.rows)
-    return any(
-        path == place or path.startswith(place + os.sep) or fnmatch.fnmatch(path, place)
-        for place in places
-    )
+    return lies_in(path, map(os.path.realpath, draft.now.apart.rows))
+
+
+def lies_in(path: str, places: Iterable[str]) -> bool:
+    """Whether a path is one of some places, in one of them, or fits one as a pattern."""
+    return any(f"{path}/".startswith(f"{p}/") or fnmatch.fnmatch(path, p) for p in places)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from synthdp.api import drafts
@@ -19,13 +20,10 @@ from synthdp.errors import OutputError, SpecError, SpecProblem
 
 Loc = tuple[str | int, ...]
 Json = dict[str, Any]
-CELLS = ("lower", "upper", "bins", "spikes", "missing", "levels", "unit")
-STANDS_FOR = {
-    "bins": ("bins", "edges"),
-    "levels": ("categories", "codes", "value_labels", "false", "true"),
-}
-BLANK = "still to be filled in"
-ARROWS = ("given", "validate", "learn")  # modes that have some
+Notes = list[tuple[str, SpecProblem]]
+CELLS = ("type", "lower", "upper", "bins", "spikes", "missing", "levels", "unit")
+STANDS_FOR = {"bins": ("bins", "edges"),
+              "levels": ("categories", "codes", "value_labels", "false", "true")}  # fmt: skip
 MODES = (
     ("predict", "predict: no knowledge; which columns depend on each other is measured"),
     ("given", "given: the arrows below are taken as they are"),
@@ -33,17 +31,13 @@ MODES = (
     ("learn", "learn: arrows are searched for, beside those below"),
     ("none", "none: no graph"),
 )
-NAMED = (
-    ("tiers", "Tier {}, names parted by commas; no arrow goes back to an earlier one"),
-    ("latent", "Unseen cause {}: the columns that it acts on"),
-)
-YES_NO = (("", "no"), ("yes", "yes"))
+NAMED = {"tiers": "Tier {}, names parted by commas; no arrow goes back to an earlier one",
+         "latent": "Unseen cause {}: the columns that it acts on"}  # fmt: skip
+YES_NO, TYPES = (("", "no"), ("yes", "yes")), [(name, name) for name in ("", *drafts.FIELDS)]
 ROWS = (("", ""), ("approximate", "approximate: the exact one is used nowhere"),
         ("public", "public: exact, and may be known"))  # fmt: skip
-UNITS = (
-    ("row", "each row: right only if nobody can have two rows"),
-    ("id", "everything of one id: all rows of a person, a household, a school"),
-)
+UNITS = (("row", "each row: right only if nobody can have two rows"),
+         ("id", "everything of one id: all rows of a person, a household, a school"))  # fmt: skip
 TEXTS = {"unit", "meaning", "column", "description", "justification", "false", "true"}
 FROM_KNOWLEDGE = (
     "Bounds, bins and levels come from a codebook, a questionnaire or common knowledge, never from"
@@ -53,25 +47,16 @@ FROM_KNOWLEDGE = (
 )
 
 
-class _Notes:
-    """What a text shows, each told at one place of the page and none twice."""
-
-    def __init__(self, now: Text) -> None:
-        found = now.found
-        kinds = (("mistake", found.mistakes), ("warning", found.warnings),
-                 ("remark", found.remarks))  # fmt: skip
-        self.left = [(kind, problem) for kind, problems in kinds for problem in problems]
-
-    def take(self, *loc: str | int) -> list[tuple[str, SpecProblem]]:
-        """Those at a place and below it."""
-        taken = [one for one in self.left if one[1].loc[: len(loc)] == loc]
-        self.left = [one for one in self.left if one not in taken]
-        return taken
+def _take(left: Notes, *loc: str | int) -> Notes:
+    """What is left to tell of a place and below it, which is told there and nowhere else."""
+    taken = [one for one in left if one[1].loc[: len(loc)] == loc]
+    left[:] = [one for one in left if one not in taken]
+    return taken
 
 
 def _note(kind: str, problem: SpecProblem, *, named: str = "") -> Json:
     text = f"{named}: {problem.message}" if named else problem.message
-    if problem.message.startswith(BLANK):  # whose hint is for an editor
+    if problem.message.startswith("still to be filled in"):  # with an editor's hint
         return {"tone": "open", "text": text, "hint": ""}
     return {"tone": kind, "text": text, "hint": problem.hint or ""}
 
@@ -79,124 +64,100 @@ def _note(kind: str, problem: SpecProblem, *, named: str = "") -> Json:
 def shown(draft: Draft) -> Json:
     """The whole page of a draft as it stands."""
     now = draft.now
-    notes, told = _Notes(now), draft.told()
+    notes, told = now.found.told, draft.told()
     facts = (told[0] if told else {}).get("plan", {})
     unit = _at(now.content, ("dataset", "privacy_unit", "kind"))
-    parts = [
-        ("unit", "Unit", _unit(now, notes, facts)),
-        ("columns", "Columns", _columns(now, notes, facts)),
-        ("causes", "Causes", _causes(draft, notes, facts)),
-        ("budget", "Budget", _budget(draft, notes, facts)),
-        ("file", "File, and what next", _file(draft, notes, facts)),
-    ]
+    known = (draft, notes, facts)
+    parts = [("unit", "Unit", _unit(*known)), ("columns", "Columns", _columns(*known)),
+             ("causes", "Causes", _causes(*known)), ("budget", "Budget", _budget(*known)),
+             ("file", "File, and what next", _file(*known))]  # fmt: skip
     shut = "" if unit in ("row", "id") else "First say who is protected."
-    stale = draft.stale()
+    stale, count = draft.stale(), len(now.found.mistakes)
+    status = ["counting ..."] if told is None else told[1].split("\n")
+    if now.found.spec is None:
+        status = [f"not a spec yet: {count} {'mistake' if count == 1 else 'mistakes'}"]
+    tools = [{"label": "read it again", "do": "read"}] * stale
+    tools += [{"label": "undo", "do": "undo"}] * bool(draft.past)
     return {
         "seen": now.seen,
         "name": draft.path.name,
-        "status": _status(draft),
+        "status": [*status, "no row was read, nothing was spent"],
         "counting": sum(draft.told(epsilon) is None for epsilon in now.steps()),
         "said": f"{CHANGED}." if stale else "",
-        "tools": [
-            *([{"label": "read it again", "do": "read"}] if stale else ()),
-            *([{"label": "undo", "do": "undo"}] if draft.past else ()),
-        ],
-        "sections": [
-            {"id": name, "title": title, "shut": shut if name != "unit" else "", "parts": of}
-            for name, title, of in parts
-        ],
-    }
-
-
-def _status(draft: Draft) -> list[str]:
-    """What stands beside all parts: what protects, costs and answers; in the terminal's words."""
-    found, told = draft.now.found, draft.told()
-    if found.spec is None:
-        count = len(found.mistakes)
-        lines = [f"not a spec yet: {count} {'mistake' if count == 1 else 'mistakes'}"]
-    else:
-        lines = ["counting ..."] if told is None else told[1].split("\n")
-    return [*lines, "no row was read, nothing was spent"]
+        "tools": tools,
+        "sections": [{"id": name, "title": title, "parts": of, "shut": shut * (name != "unit")}
+                     for name, title, of in parts],
+    }  # fmt: skip
 
 
 # --- parts ---
 
 
-def _unit(now: Text, notes: _Notes, facts: Json) -> list[Json]:
-    dataset, unit = ("dataset",), ("dataset", "privacy_unit")
-    fields = [_field(now, notes, (*unit, "kind"), "Who is protected?", "radio", UNITS)]
-    if _at(now.content, (*unit, "kind")) == "id":
-        told = "The column with the ids, which is not released"
-        fields.append(_field(now, notes, (*unit, "column"), told))
-        fields.append(_field(now, notes, (*unit, "max_rows"), "Rows of one id that are used, most"))
-    if _at(now.content, unit):
-        fields.append(_field(now, notes, (*unit, "meaning"), "What is one unit? E.g. one patient"))
-    told = "How many rows? A constant that may be published"
-    fields.append(_field(now, notes, (*dataset, "rows", "value"), told))
-    fields.append(_field(now, notes, (*dataset, "rows", "kind"), "That number is", "select", ROWS))
+def _unit(draft: Draft, notes: Notes, facts: Json) -> list[Json]:
+    now, unit = draft.now, "privacy_unit"
+
+    def ask(label: str, *loc: str, **more: Any) -> Json:
+        return _field(now, notes, ("dataset", *loc), label, **more)
+
+    fields = [ask("Who is protected?", unit, "kind", how="radio", options=UNITS)]
+    if fields[0]["value"] == "id":
+        fields.append(ask("The column with the ids, which is not released", unit, "column"))
+        fields.append(ask("Rows of one id that are used, most", unit, "max_rows"))
+    if _at(now.content, ("dataset", unit)):
+        fields.append(ask("What is one unit? E.g. one patient", unit, "meaning"))
+    fields.append(ask("How many rows? A constant that may be published", "rows", "value"))
+    fields.append(ask("That number is", "rows", "kind", how="select", options=ROWS))
     parts: list[Json] = [{"kind": "fields", "of": fields}]
     if choices := facts.get("rows_of_one"):
         means = [f"kept, of {mean} rows an id" for mean in choices[0]["kept"]]
-        rows = [
-            {"head": str(c["max_rows"]), "notes": [],
-             "cells": [f"x {c['noise']}", *(f"{part:.0%}" for part in c["kept"].values())]}
-            for c in choices
-        ]  # fmt: skip
+        rows = [(str(c["max_rows"]), [f"x {c['noise']}", *(f"{p:.0%}" for p in c["kept"].values())])
+                for c in choices]  # fmt: skip
         caption = "What other numbers of rows of one id would cost and keep"
-        parts.append(_grid(caption, ["rows of one id", "noise of a table", *means], rows))
-    return [*parts, *_others(notes.take("dataset"))]
+        parts.append(grid(caption, ["rows of one id", "noise of a table", *means], rows))
+    return [*parts, *_others(_take(notes, "dataset"))]
 
 
-def _columns(now: Text, notes: _Notes, facts: Json) -> list[Json]:
+def _columns(draft: Draft, notes: Notes, facts: Json) -> list[Json]:
     quality = {c["column"]: c for c in facts.get("quality", {}).get("columns", ())}
-    types, rows = [("", ""), *((name, name) for name in drafts.FIELDS)], []
-    columns = now.content.get("columns")
+    now, columns, rows = draft.now, draft.now.content.get("columns"), []
     for name, column in (columns if isinstance(columns, Mapping) else {}).items():
         loc, kind, told = ("columns", name), _at(column, ("type",)), quality.get(name)
         has = drafts.FIELDS.get(kind, ()) if isinstance(kind, str) else ()
-        cells: list[Json | str] = [
-            _field(now, None, (*loc, "type"), f"{name}: type", "select", types)
-        ]
-        for field in CELLS:
-            if not {field, *STANDS_FOR.get(field, ())} & {*has}:
-                cells.append("")
-            elif field == "missing":
-                value = "yes" if _at(column, (field,)) else ""
-                at, label = (*loc, field), f"{name}: missing"
-                cells.append(_field(now, None, at, label, "select", YES_NO, value))
-            else:
-                cells.append(_column_field(now, (*loc, field), column))
-        cells.insert(0, "" if told is None else f"{1000 * told['tv1']:.0f}")
-        below = _below(now, notes.take(*loc), cells)
+        cells: list[Any] = ["" if told is None else f"{1000 * told['tv1']:.0f}"]
+        for key in CELLS:
+            there = {key, *STANDS_FOR.get(key, ())} & {"type", *has}
+            cells.append(_column_field(now, (*loc, key), column) if there else "")
+        below = _below(now, _take(notes, *loc), cells)
         if told is not None and told["noisy_levels"]:
             noisy = f"{told['noisy_levels']} of {told['levels']} levels are lost in noise"
             below.append({"tone": "warning", "text": noisy, "hint": "fewer bins, a narrower range"})
         drop = {"label": "drop", "name": f"drop column {name}", "do": "drop", "loc": list(loc)}
-        rows.append({"head": name, "cells": [*cells, drop], "notes": below})
-    head = ["column", "wrong of 1,000", "type", *CELLS, ""]
-    return [
-        {"kind": "text", "text": FROM_KNOWLEDGE},
-        _grid("What each column may hold", head, rows),
-        *_others(notes.take("columns")),
-    ]
+        rows.append((name, [*cells, drop], below))
+    head = ["column", "wrong of 1,000", *CELLS, ""]
+    table, left = grid("What each column may hold", head, rows), _others(_take(notes, "columns"))
+    return [{"kind": "text", "text": FROM_KNOWLEDGE}, table, *left]
 
 
-def _column_field(now: Text, loc: Loc, column: Mapping[str, Any]) -> Json:
+def _column_field(now: Text, loc: Loc, column: Json) -> Json:
     """A cell of a column; `levels` and `bins` stand for what the column has of several fields."""
-    name, field = f"{loc[1]}: {loc[2]}", loc[2]
-    if field == "bins":
-        return _field(now, None, loc, name, value=_text(column.get("edges", column.get("bins"))))
-    if field != "levels":
-        return _field(now, None, loc, name)
+    name, key = f"{loc[1]}: {loc[2]}", str(loc[2])
+    if key == "type":
+        return _field(now, [], loc, name, "select", options=TYPES)
+    if key == "missing":
+        value = "yes" if column.get(key) else ""
+        return _field(now, [], loc, name, "select", options=YES_NO, value=value)
+    if key != "levels":
+        shown = column.get("edges", column.get("bins")) if key == "bins" else column.get(key)
+        return _field(now, [], loc, name, value=_text(shown))
     levels, labels = column.get("categories", column.get("codes")), column.get("value_labels")
     if column["type"] == "boolean":
         levels = [column.get(truth, truth) for truth in ("false", "true")]
     plain = isinstance(levels, list | None) and isinstance(labels, dict | None)
     if not plain or any(" = " in str(level) for level in levels or ()):
-        return _field(now, None, loc, name, "shut", value="in the file")
+        return _field(now, [], loc, name, "shut", value="in the file")
     known = labels or {}
     lines = (f"{x} = {known[str(x)]}" if str(x) in known else str(x) for x in levels or ())
-    return _field(now, None, loc, name, "area", value="\n".join(lines))
+    return _field(now, [], loc, name, "area", value="\n".join(lines))
 
 
 def _below(now: Text, found: Iterable[tuple[str, SpecProblem]], cells: Sequence[Any]) -> list[Json]:
@@ -209,21 +170,23 @@ def _below(now: Text, found: Iterable[tuple[str, SpecProblem]], cells: Sequence[
         own = [c for c in cells if isinstance(c, dict) and c["loc"][-1] == cell]
         for one in own:
             one["bad"] = one["bad"] or kind == "mistake"
-        value = _at(now.content, problem.loc[:3])
-        if field and not own and kind == "mistake" and not isinstance(value, list | dict):
-            note["field"] = _field(now, None, problem.loc[:3], f"{problem.loc[1]}: {field}")
+        listed = isinstance(_at(now.content, problem.loc[:3]), list | dict)
+        if field and not own and kind == "mistake" and not listed:
+            note["field"] = _field(now, [], problem.loc[:3], f"{problem.loc[1]}: {field}")
         if note["tone"] != "open" or not own:  # an empty cell says as much
             below.append(note)
     return below
 
 
-def _causes(draft: Draft, notes: _Notes, facts: Json) -> list[Json]:
+def _causes(draft: Draft, notes: Notes, facts: Json) -> list[Json]:
     now, graph = draft.now, ("graph",)
     mode, columns = _at(now.content, (*graph, "mode")), _at(now.content, ("columns",))
-    asked = _field(now, notes, (*graph, "mode"), "What is known of the causes?", "select", MODES)
+    asked = _field(
+        now, notes, (*graph, "mode"), "What is known of the causes?", "select", options=MODES
+    )
     parts: list[Json] = [{"kind": "fields", "of": [asked]}]
-    if mode in ARROWS and isinstance(columns, dict):
-        for key, label in NAMED:
+    if mode in ("given", "validate", "learn") and isinstance(columns, dict):
+        for key, label in NAMED.items():
             held = _at(now.content, (*graph, key))
             for i in range(len(held) + 1 if isinstance(held, list) else 1):
                 field = _field(now, notes, (*graph, key, i), label.format(i + 1))
@@ -231,7 +194,7 @@ def _causes(draft: Draft, notes: _Notes, facts: Json) -> list[Json]:
         groups = _at(now.content, (*graph, "groups"))
         parts.append(_matrix(now, [*columns, *(groups if isinstance(groups, dict) else ())]))
         parts += _claims(draft, mode, facts)
-    return [*parts, *_others(notes.take("graph"))]
+    return [*parts, *_others(_take(notes, "graph"))]
 
 
 def _matrix(now: Text, names: Sequence[str]) -> Json:
@@ -242,10 +205,10 @@ def _matrix(now: Text, names: Sequence[str]) -> Json:
               for a in causes for b in effects}  # fmt: skip
 
     def cell(a: str, b: str) -> Json | None:
-        back = tier.get(a, -1) > tier.get(b, len(tier)) and (a, b) not in arrows
-        shut = f": no, back from tier {tier[a] + 1} to {tier[b] + 1}" if back else ""
         if a == b:
             return None
+        back = tier.get(a, -1) > tier.get(b, len(tier)) and (a, b) not in arrows
+        shut = f": no, back from tier {tier[a] + 1} to {tier[b] + 1}" if back else ""
         name = f"{a} acts on {b}{shut}"
         return {"on": (a, b) in arrows, "shut": back, "name": name, "do": "arrow", "loc": [a, b]}
 
@@ -266,32 +229,26 @@ def _claims(draft: Draft, mode: str, facts: Json) -> Iterable[Json]:
     seen = [(claim, least) for claim, least in facts.get("quality", {}).get("claims", ())]
     if mode == "validate" and seen:
         few = sum(least is not None and least <= 0.3 for _, least in seen)
-        said = (
-            f"The arrows claim {count}; a test sees a medium effect in {few} of {len(seen)} claims."
-        )
+        said = f"The arrows claim {count}; a test sees a medium effect in {few} of {len(seen)}."
     yield {"kind": "text", "text": said}
     least = {claim: "any" if w is None else f"{w:.2f}" for claim, w in seen}
     if claims:
-        rows = [{"head": claim, "cells": [least.get(claim, "not tested")], "notes": []}
-                for claim in claims[:20]]  # fmt: skip
-        yield _grid(f"Of {len(claims)} claims the first", ["claim", "effects seen from"], rows)
+        rows = [(claim, [least.get(claim, "not tested")]) for claim in claims[:20]]
+        yield grid(f"Of {len(claims)} claims the first", ["claim", "effects seen from"], rows)
     yield {"kind": "picture", "svg": svg, "alt": "The arrows of the table above, drawn"}
 
 
-def _budget(draft: Draft, notes: _Notes, facts: Json) -> list[Json]:
-    now, loc = draft.now, ("privacy",)
-    fields = [
-        _field(
-            now, notes, (*loc, "epsilon"), "Epsilon: the most that all of this release may cost"
-        ),
-        _field(now, notes, (*loc, "delta"), "Delta: well below 1 / rows"),
-    ]
-    shares = _at(now.content, (*loc, "shares"))
+def _budget(draft: Draft, notes: Notes, facts: Json) -> list[Json]:
+    now, shares = draft.now, _at(draft.now.content, ("privacy", "shares"))
+    labels: dict[Loc, str] = {
+        ("privacy", "epsilon"): "Epsilon: the most that all of this release may cost",
+        ("privacy", "delta"): "Delta: well below 1 / rows",
+    }
     for name in shares if isinstance(shares, dict) else ():
-        fields.append(_field(now, notes, (*loc, "shares", name), f"Share for {name}"))
+        labels["privacy", "shares", name] = f"Share for {name}"
     if _at(now.content, ("publication",)):
-        told = "Why this epsilon? Published with the bundle"
-        fields.append(_field(now, notes, ("publication", "justification"), told))
+        labels["publication", "justification"] = "Why this epsilon? Published with the bundle"
+    fields = [_field(now, notes, *one) for one in labels.items()]
     found = [one[0] for epsilon in now.steps()[1:] if (one := draft.told(epsilon))]
     options = [*facts.get("what_if", ()), *(one["option"] for one in found if "option" in one)]
     parts: list[Json] = [{"kind": "fields", "of": fields}]
@@ -299,37 +256,35 @@ def _budget(draft: Draft, notes: _Notes, facts: Json) -> list[Json]:
         options.sort(key=lambda option: option["epsilon"])
         head, rows = drafts.figures(options)
         told = "What other epsilons would give, each planned by itself"
-        lines = [{"head": first, "cells": cells, "notes": []} for first, *cells in rows]
-        parts.append(_grid(told, head, lines))
-    others = [one for name in ("privacy", "estimands", "publication") for one in notes.take(name)]
+        parts.append(grid(told, head, [(first, cells) for first, *cells in rows]))
+    others = [one for name in ("privacy", "estimands", "publication") for one in _take(notes, name)]
     return [*parts, *_others(others)]
 
 
-def _file(draft: Draft, notes: _Notes, facts: Json) -> list[Json]:
+def _file(draft: Draft, notes: Notes, facts: Json) -> list[Json]:
     start, now = draft.start.splitlines(), draft.now.text.splitlines()
-    codes = difflib.SequenceMatcher(a=start, b=now, autojunk=False).get_opcodes()
     lines = list[Json]()
-    for what, i1, i2, j1, j2 in codes:
-        if what != "equal":
-            lines += [{"mark": "-", "text": line} for line in start[i1:i2]]
-        mark = " " if what == "equal" else "+"
-        lines += [{"mark": mark, "text": line} for line in now[j1:j2]]
-    parts = [*_others(notes.take())]
+    matcher = difflib.SequenceMatcher(a=start, b=now, autojunk=False)
+    for what, i1, i2, j1, j2 in matcher.get_opcodes():
+        same = what == "equal"
+        lines += [] if same else [{"mark": "-", "text": line} for line in start[i1:i2]]
+        lines += [{"mark": " " if same else "+", "text": line} for line in now[j1:j2]]
+    parts = _others(_take(notes))
     if ledger := facts.get("ledger"):
         left = ledger["spent_after"] - ledger["spent_before"]
         cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}"
         told = f"It spends {left:.4g} of the ledger ({ledger['spent_before']:.4g} spent, {cap})."
-        parts.append(
-            {"kind": "command", "text": f"synthdp release {draft.path.name}", "told": told}
-        )
-    return [
-        *parts,
-        {"kind": "lines", "caption": f"{draft.path.name}, against the start", "of": lines},
-    ]
+        command = f"synthdp release {draft.path.name}"
+        parts.append({"kind": "command", "text": command, "told": told})
+    caption = f"{draft.path.name}, against the start"
+    return [*parts, {"kind": "lines", "caption": caption, "of": lines}]
 
 
-def _grid(caption: str, head: Sequence[str], rows: Sequence[Json]) -> Json:
-    return {"kind": "grid", "caption": caption, "head": head, "rows": rows}
+def grid(caption: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> Json:
+    """A table; a row is its head, its cells and perhaps notes below."""
+    told = [{"head": first, "cells": cells, "notes": notes[0] if notes else []}
+            for first, cells, *notes in rows]  # fmt: skip
+    return {"kind": "grid", "caption": caption, "head": head, "rows": told}
 
 
 def _others(found: Iterable[tuple[str, SpecProblem]]) -> list[Json]:
@@ -337,20 +292,17 @@ def _others(found: Iterable[tuple[str, SpecProblem]]) -> list[Json]:
     return [{"kind": "notes", "of": notes}] if notes else []
 
 
-def _field(
-    now: Text,
-    notes: _Notes | None,
-    loc: Loc,
-    label: str,
-    how: str = "text",
-    options: Sequence[tuple[str, str]] = (),
-    value: str | None = None,
-) -> Json:
-    found = [_note(*one) for one in notes.take(*loc)] if notes else []
-    value = _text(_at(now.content, loc)) if value is None else value
+def _field(now: Text, notes: Notes, loc: Loc, label: str, how: str = "text", **more: Any) -> Json:
+    found = [_note(*one) for one in _take(notes, *loc)]
     bad = any(note["tone"] in ("mistake", "open") for note in found)
-    return {"loc": [*loc], "label": label, "how": how, "options": options, "value": value,
-            "notes": found, "bad": bad}  # fmt: skip
+    told = {"value": _text(_at(now.content, loc)), "notes": found, "bad": bad}
+    return field(loc, label, how, **told | more)
+
+
+def field(loc: Loc, label: str, how: str = "text", **more: Any) -> Json:
+    """A field of a page, as a text, an area, a list or a choice."""
+    plain = {"options": (), "value": "", "notes": [], "bad": False}
+    return {"loc": [*loc], "label": label, "how": how, **plain, **more}
 
 
 def _at(content: Any, loc: Loc) -> Any:
@@ -379,16 +331,17 @@ def act(draft: Draft, asked: Json) -> None:
         SynthdpError: it cannot be done; nothing is written.
     """
     seen, do, path = str(asked.get("seen")), asked.get("do"), str(draft.path)
+    edits: dict[Any, Callable[[str], str]] = {
+        "drop": lambda text: _without(text, str(asked["loc"][1]), path),
+        "arrow": lambda text: _turned(text, *map(str, asked["loc"]), path=path),
+        "set": lambda text: _with(text, asked["values"], path),
+    }
     if do == "read":
         draft.read()
     elif do == "undo":
-        draft.undo(seen)
-    elif do == "drop":
-        draft.change(seen, lambda text: _without(text, str(asked["loc"][1]), path))
-    elif do == "arrow":
-        draft.change(seen, lambda text: _turned(text, *map(str, asked["loc"]), path=path))
-    elif do == "set":
-        draft.change(seen, lambda text: _with(text, asked["values"], path))
+        draft.change(seen, lambda text: [text, *draft.past][-1], undo=True)
+    elif do in edits:
+        draft.change(seen, edits[do])
     else:
         raise OutputError("the desk has no such button", hint="load the page again")
 
@@ -418,20 +371,18 @@ def _meant(loc: Loc, cell: str, content: Any) -> Iterable[tuple[Loc, Any]]:
         return
     if loc == ("dataset", "privacy_unit", "kind") and cell == "row":
         yield from (((*loc[:2], key), None) for key in ("column", "max_rows"))
-    if loc[:2] in (("graph", "tiers"), ("graph", "latent")):
-        names = [name.strip() for name in cell.split(",") if name.strip()]
+    if loc[0] == "graph" and loc[1] in NAMED:
         lists = [*(_at(content, loc[:2]) or ()), None]
-        lists[int(loc[2])] = names
+        lists[int(loc[2])] = [name.strip() for name in cell.split(",") if name.strip()]
         yield loc[:2], [held for held in lists if held] or None
         return
-    if field == "bins" and "," in cell:
-        yield loc, None
-        yield (*loc[:2], "edges"), [_value(part) for part in cell.split(",") if part.strip()]
-        return
-    if field == "bins" and isinstance(column, dict) and column.get("edges") is not None:
-        yield (*loc[:2], "edges"), None
-    if field == "spikes":
-        yield loc, [_value(part) for part in cell.split(",") if part.strip()] or None
+    listed = [_value(part) for part in cell.split(",") if part.strip()]
+    if field == "bins":
+        edges = "," in cell
+        yield (*loc[:2], "edges"), listed if edges else None
+        yield loc, None if edges or not cell else _value(cell)
+    elif field == "spikes":
+        yield loc, listed or None
     elif field == "missing":
         yield loc, True if cell == "yes" else None
     else:
@@ -458,11 +409,10 @@ def _value(cell: str) -> Any:
     plain = cell.strip()
     if re.fullmatch(r"[-+]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?", plain):
         plain = plain.replace(",", "")
-    for kind in (int, float):
-        try:
-            return kind(plain) if re.fullmatch(r"[-+.eE0-9]+", plain) else plain
-        except ValueError:
-            continue
+    number = re.fullmatch(r"[-+.eE0-9]+", plain)
+    for kind in (int, float) if number else ():
+        with suppress(ValueError):
+            return kind(plain)
     return plain
 
 

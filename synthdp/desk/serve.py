@@ -23,26 +23,32 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from synthdp.desk.draft import LIMITS, Draft, shut
-from synthdp.desk.page import act, shown
-from synthdp.errors import SynthdpError, withheld
+from synthdp.desk import page
+from synthdp.desk.draft import Draft
+from synthdp.errors import withheld
 from synthdp.loopback import Guard, bound
 
 STATIC = Path(__file__).with_name("static")
 FILES = {"/": "desk.html", "/desk.js": "desk.js", "/desk.css": "desk.css"}
+POLICY, OF_ALL = (
+    "Content-Security-Policy",
+    "default-src 'none'; base-uri 'none'; form-action 'none'",
+)
 HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
-        " img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-    ),
+    POLICY: f"{OF_ALL}; script-src 'self'; style-src 'self'; connect-src 'self'; frame-src 'self';"
+    " img-src 'self' data:; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
+}
+# The report's own styles are in it; it runs nothing, asks for nothing and leads nowhere.
+OF_REPORT = HEADERS | {
+    POLICY: f"{OF_ALL}; style-src 'unsafe-inline'; img-src data:; sandbox; frame-ancestors 'self'"
 }
 
 
@@ -51,11 +57,12 @@ class Desk:
     """A port that is listened at, the `token` it asks for, and the file that opens its page."""
 
     at: socket
-    draft: Draft
+    side: Any  # the module of its page: `shown` and `act`, and perhaps `report`
+    of: Any  # what that page is of
     way_in: Path
     token: str = field(repr=False)
 
-    def run(self, idle: float = LIMITS.idle) -> None:
+    def run(self, idle: float = 3600.0) -> None:
         """Serve until Ctrl-C, a signal to end, or `idle` seconds without a request."""
         last = time.monotonic()
 
@@ -67,72 +74,88 @@ class Desk:
         async def look() -> None:
             server.should_exit |= time.monotonic() - last > idle
 
-        app = Guard(_app(self.draft, heard), (b"x-desk", self.token.encode()), (), frozenset(FILES))
+        public = {*FILES}
+        app = _app(self.side, self.of, heard, public)
+        guarded = Guard(app, (b"x-desk", self.token.encode()), (), public)
         config = uvicorn.Config(
-            app, access_log=False, lifespan="off", log_level="critical", proxy_headers=False,
+            guarded, access_log=False, lifespan="off", log_level="critical", proxy_headers=False,
             ws="none", server_header=False, timeout_graceful_shutdown=1, callback_notify=look,
             timeout_notify=min(30, int(idle)),
         )  # fmt: skip
         server = uvicorn.Server(config)
-        shut(self.draft)
-        self.draft.keep_forecasting()
+        self.of.begin()
         with suppress(KeyboardInterrupt):  # which uvicorn passes on when it has ended
             server.run(sockets=[self.at])
 
 
 @contextmanager
-def opened(path: Path, *, port: int | None) -> Iterator[Desk]:
-    """A desk for the spec at `path`, which listens and does not answer yet.
+def opened(path: Path, *, port: int | None, ledger: str | None = None) -> Iterator[Desk]:
+    """A desk for the spec, or the output folder, at `path`, which listens and does not answer yet.
+    `ledger` is that of the folder's run, where it is not at hand.
 
     Raises:
         SpecError: the file cannot be read.
-        OutputError: the port is taken, or the spec is of linked tables.
+        OutputError: the port is taken, the spec is of linked tables, or no release has ended there.
     """
-    draft, token = Draft(path), secrets.token_urlsafe(32)
+    side: Any = page
+    if path.is_dir():
+        from synthdp.desk import decide as side  # the other page's process imports no verifier
+    of = side.Case(path, ledger) if path.is_dir() else Draft(path)
+    token = secrets.token_urlsafe(32)
     folder = Path(tempfile.mkdtemp(prefix="synthdp-desk-"))  # 0700
     try:
         with bound(port) as at:
             address = f"http://127.0.0.1:{at.getsockname()[1]}/#desk={token}"
             way_in = folder / "open.html"
             way_in.write_text(f'<meta http-equiv="refresh" content="0;url={address}">\n')
-            yield Desk(at, draft, way_in, token)
+            yield Desk(at, side, of, way_in, token)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _app(draft: Draft, heard: Any) -> Starlette:
+def _app(side: Any, of: Any, heard: Any, public: set[str]) -> Starlette:
     def file(request: Request) -> Response:
         return FileResponse(STATIC / FILES[request.url.path], headers=HEADERS)
 
     def state(request: Request) -> Response:
         heard()
-        return JSONResponse(shown(draft), headers=HEADERS)
+        return JSONResponse(side.shown(of), headers=HEADERS)
 
     async def change(request: Request) -> Response:
         heard()
         body = b""
         async for part in request.stream():
-            if len(body := body + part) > LIMITS.bytes:
+            if len(body := body + part) > 1 << 20:
                 return Response(status_code=413, headers=HEADERS)
         if "origin" not in request.headers:  # another than ours is refused by the guard
             return Response(status_code=403, headers=HEADERS)
-        return await run_in_threadpool(_changed, draft, body)
+        return await run_in_threadpool(_changed, side, of, body)
+
+    def ticket(request: Request) -> Response:
+        """A path that gives the report once, since a frame can send no token."""
+        heard()
+        public.add(path := f"/report/{secrets.token_urlsafe(32)}")
+        return Response(path, headers=HEADERS)
+
+    async def report(request: Request) -> Response:
+        public.discard(request.url.path)
+        return HTMLResponse(side.report(of), headers=OF_REPORT)
 
     routes = [*(Route(path, file) for path in FILES), Route("/state", state)]
-    return Starlette(routes=[*routes, Route("/change", change, methods=["POST"])])
+    routes.append(Route("/change", change, methods=["POST"]))
+    if side is not page:
+        routes += [Route("/report", ticket), Route("/report/{ticket}", report)]
+    return Starlette(routes=routes)
 
 
-def _changed(draft: Draft, body: bytes) -> Response:
+def _changed(side: Any, of: Any, body: bytes) -> Response:
     """What the page shows after a change; where it is refused, why, and nothing is written."""
     said = ""
     try:
-        asked = json.loads(body)
-        act(draft, asked)
-    except SynthdpError as error:
-        said = str(error)
+        side.act(of, json.loads(body))
     except (ValueError, LookupError, TypeError, AttributeError):
         return Response(status_code=400, headers=HEADERS)
     except Exception as error:
         said = str(withheld(error))
-    page = shown(draft)
-    return JSONResponse(page | {"said": said or page["said"]}, headers=HEADERS)
+    now = side.shown(of)
+    return JSONResponse(now | {"said": said or now["said"]}, headers=HEADERS)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -21,7 +21,7 @@ import yaml
 from synthdp.errors import SpecError, SpecProblem
 from synthdp.spec.load.wording import Loc, Mistake, field_of
 from synthdp.spec.load.yaml_tree import LOADER, read
-from synthdp.spec.model import Edge, ReleaseSpec, sides
+from synthdp.spec.model import Edge, sides
 from synthdp.spec.writing import yaml_value
 
 PLAIN_VALUES = "use plain dicts, lists, texts, numbers, booleans and None"
@@ -38,7 +38,7 @@ def set_value(text: str, loc: Loc, value: object, *, path: str = "spec") -> str:
     >>> set_value("privacy:\\n  epsilon: 1  # all\\n", ("privacy", "epsilon"), 2)
     'privacy:\\n  epsilon: 2  # all\\n'
     """
-    return _edited(text, loc, _plain(value, loc, path), _set, path)
+    return _edited(text, loc, plain(value, loc, path), set_at, path)
 
 
 def add_item(text: str, loc: Loc, value: object, *, path: str = "spec") -> str:
@@ -47,8 +47,8 @@ def add_item(text: str, loc: Loc, value: object, *, path: str = "spec") -> str:
     >>> add_item("gates:\\n  - a  # first\\n", ("gates",), "b")
     'gates:\\n  - a  # first\\n  - b\\n'
     """
-    items = [*_items(text, loc), _plain(value, loc, path)]
-    return _edited(text, loc, items, _set, path)
+    items = [*_items(text, loc), plain(value, loc, path)]
+    return _edited(text, loc, items, set_at, path)
 
 
 def drop(text: str, loc: Loc, *, path: str = "spec") -> str:
@@ -88,43 +88,15 @@ def drop_arrow(text: str, cause: str, effect: str, *, path: str = "spec") -> str
     'graph: {edges: [sex -> bmi]}\\n'
     """
     for i, causes, effects in reversed(arrows(text)):
-        if cause not in causes or effect not in effects:
-            continue
-        others = [name for name in causes if name != cause]
-        left = [name for name in effects if name != effect]
-        if left and others:
-            text = add_item(text, EDGES, _arrow([cause], left), path=path)
-        if others or left:
-            entry = _arrow(others, list(effects)) if others else _arrow([cause], left)
-            text = set_value(text, (*EDGES, i), entry, path=path)
-        else:
-            text = drop(text, (*EDGES, i), path=path)
-    return text
-
-
-def replaced(text: str, changes: Mapping[str, Any], *, path: str) -> str:
-    """A spec's `text`, without mistakes, with other values of some of its keys.
-
-    A key is named by its path, such as `sampling.rows`; its own name will do where it is that of a
-    section, or one section alone has it. All else stands at its line, comments too.
-
-    Raises:
-        SpecError: several sections have the key, or YAML does not have the value.
-
-    >>> replaced("privacy:\\n  epsilon: 1  # all\\n", {"epsilon": 2, "seed.a": 3}, path="x.yaml")
-    'privacy:\\n  epsilon: 2  # all\\nseed: {a: 3}\\n'
-    """
-    sections = ReleaseSpec.model_fields
-    for name, value in changes.items():
-        homes = [
-            s for s, f in sections.items() if name in getattr(f.annotation, "model_fields", ())
-        ]
-        if name not in sections and len(homes) > 1:
-            told, hint = f"is a key of {' and '.join(homes)}", f"{homes[0]}.{name}"
-            hint = f'say which: replace(**{{"{hint}": ...}})'
-            raise SpecError([SpecProblem(path, 1, 1, name, told, hint)])
-        loc = (name,) if name in sections else (*homes[:1], *name.split("."))
-        text = _set(text, loc, _plain(value, (name,), path), lines=True)
+        if cause in causes and effect in effects:
+            others = [name for name in causes if name != cause]
+            left = [name for name in effects if name != effect]
+            both = ((others, [*effects]), ([cause], left))
+            parts = [_arrow(*part) for part in both if all(part)]
+            for more in parts[1:]:
+                text = add_item(text, EDGES, more, path=path)
+            at = (*EDGES, i)
+            text = set_value(text, at, parts[0], path=path) if parts else drop(text, at, path=path)
     return text
 
 
@@ -137,7 +109,7 @@ def _arrow(causes: list[str], effects: list[str]) -> object:
     return as_map
 
 
-def _plain(value: object, loc: Loc, path: str) -> Any:
+def plain(value: object, loc: Loc, path: str) -> Any:
     """A value as YAML would give it back."""
     try:
         return json.loads(json.dumps(value, ensure_ascii=False, allow_nan=False))
@@ -151,14 +123,12 @@ def _plain(value: object, loc: Loc, path: str) -> Any:
 _GONE = object()
 
 
-def _edited(
-    text: str, loc: Loc, value: Any, edit: Callable[[str, Loc, Any], str], path: str
-) -> str:
+def _edited(text: str, loc: Loc, value: Any, edit: Callable[..., str], path: str) -> str:
     """What `edit` makes of the text, if that is what was asked for and nothing else."""
     tree, mistakes = read(text)
     if tree is None or tree.kind != "map":
         no_map = Mistake(1, 1, (), "the spec must be a map of `key: value` lines")
-        first = [*mistakes, no_map][0]
+        first = next(iter(mistakes), no_map)
         place = (path, first.line, first.column, "spec")
         raise SpecError([SpecProblem(*place, first.message, first.hint)])
     # What does too much, or cannot be done at all, is seen here.
@@ -189,7 +159,7 @@ def _expected(content: Any, loc: Loc, value: Any) -> Any:
 # --- texts ---
 
 
-def _set(text: str, loc: Loc, value: Any, *, lines: bool = False) -> str:
+def set_at(text: str, loc: Loc, value: Any, *, lines: bool = False) -> str:
     """The text with a value; with `lines`, all that follows stays at its line."""
     node, rest = _reached(text, loc)
     for key in reversed(rest[1:]):
@@ -289,11 +259,8 @@ def _items(text: str, loc: Loc) -> list[Any]:
 
 def _spans(text: str, node: Any) -> list[tuple[int, int]]:
     """Where each entry of a map or list begins and ends."""
-    pairs = (
-        node.value
-        if isinstance(node, yaml.MappingNode)
-        else zip(node.value, node.value, strict=True)
-    )
+    mapped = isinstance(node, yaml.MappingNode)
+    pairs = node.value if mapped else [(item, item) for item in node.value]
     return [(first.start_mark.index, _end(text, last)) for first, last in pairs]
 
 

@@ -83,21 +83,30 @@ def compare(a: Path, b: Path) -> BundleDifference:
     """
     if a.is_file():
         with stage("verify the bundle") as progress:
-            got = open_verified(b, progress)
-        try:
-            return BundleDifference(a, b, tuple(_of_plan(json.loads(read_text(a)), got)), None)
-        except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
-            raise OutputError(
-                f"{a} is no plan",
-                hint="give plan.json of a release's output folder, or what `synthdp plan SPEC"
-                " --json` prints",
-            ) from None
+            return against_plan(a, open_verified(b, progress))
     opened = []
     for name, folder in (("first", a), ("second", b)):
         with stage(f"verify the {name} bundle") as progress:
             opened.append(open_verified(folder, progress))
     with stage("compare"), one_thread():
         return differences(*opened)
+
+
+def against_plan(plan: Path, got: Bundle) -> BundleDifference:
+    """What a file with what `synthdp plan` says expected, beside a bundle that was verified.
+
+    Raises:
+        OutputError: the file is no plan.
+    """
+    try:
+        found = tuple(_of_plan(json.loads(read_text(plan)), got))
+    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
+        raise OutputError(
+            f"{plan} is no plan",
+            hint="give plan.json of a release's output folder, or what `synthdp plan SPEC"
+            " --json` prints",
+        ) from None
+    return BundleDifference(plan, got.folder, found, None)
 
 
 def differences(a: Bundle, b: Bundle, *, rows: bool = True) -> BundleDifference:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.api.test_reviews import make_finished
 from tests.browser.test_reports import SIDEWAYS
 from tests.desk.test_draft import CLINIC, OPEN
 from tests.desk.test_serve import Running, started
@@ -26,10 +27,12 @@ PATIENCE = 180_000  # ms, on a busy machine
 def on_page(
     browser: Any, tmp_path: Path, text: str, *, width: int = 1280, scheme: str = "light"
 ) -> Iterator[tuple[Any, Running]]:
-    """The page of a spec in a window. Nothing else is asked for, and no word is said of faults."""
-    spec = tmp_path / "spec.yaml"
-    spec.write_text(text)
-    with started(spec) as desk:
+    """The page of a spec, or of a finished release, in a window. Nothing else is asked for, and no
+    word is said of faults.
+    """
+    spec = tmp_path / ("spec.yaml" if text else HOSTILE[1])
+    _ = spec.write_text(text) if text else make_finished(spec)
+    with started(spec, *([] if text else ["--ledger", str(spec / "ledger.db")])) as desk:
         size = {"width": width, "height": 900}
         context = browser.new_context(viewport=size, color_scheme=scheme)
         page, asked = context.new_page(), []
@@ -53,6 +56,14 @@ def settled(page: Any) -> None:
     """The forecast is whole."""
     page.locator("#status").get_by_text("guessing: 50%").wait_for()
     page.locator("progress").wait_for(state="detached")
+
+
+def check_by_axe(page: Any) -> None:
+    """By the browser's own protocol, since the page's policy runs no script of others."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    page.evaluate(Path(axe.__file__).with_name("axe.min.js").read_text(encoding="utf-8"))
+    found = page.evaluate("() => axe.run()")["violations"]
+    assert [(v["id"], [n["html"][:90] for n in v["nodes"][:3]]) for v in found] == []
 
 
 def cell(page: Any, column: str, field: str) -> Any:
@@ -118,18 +129,13 @@ def test_what_another_program_wrote_is_kept(browser: Any, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("text", "width", "scheme"),
-    [
-        (CLINIC.read_text(), 1280, "light"),
-        (CLINIC.read_text(), 390, "dark"),
-        (OPEN, 1280, "dark"),
-        (OPEN, 390, "light"),
-    ],
+    [(CLINIC.read_text(), 1280, "light"), (CLINIC.read_text(), 390, "dark"), (OPEN, 1280, "dark"),
+     (OPEN, 390, "light")],
     ids=["wide", "small and dark", "draft, dark", "draft, small"],
-)
+)  # fmt: skip
 def test_axe_finds_no_fault(
     browser: Any, tmp_path: Path, text: str, width: int, scheme: str
 ) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     with on_page(browser, tmp_path, text, width=width, scheme=scheme) as (page, _):
         if text == OPEN:
             page.get_by_label("everything of one id").check()
@@ -138,10 +144,7 @@ def test_axe_finds_no_fault(
         else:
             settled(page)
         assert page.evaluate(SIDEWAYS)[0] <= 0, page.evaluate(SIDEWAYS)
-        # by the browser's own protocol, since the page's policy runs no script of others
-        page.evaluate(Path(axe.__file__).with_name("axe.min.js").read_text(encoding="utf-8"))
-        found = page.evaluate("() => axe.run()")["violations"]
-        assert [(v["id"], [n["html"][:90] for n in v["nodes"][:3]]) for v in found] == []
+        check_by_axe(page)
 
 
 def test_hostile_names_are_text(browser: Any, tmp_path: Path) -> None:
@@ -159,7 +162,6 @@ def test_hostile_names_are_text(browser: Any, tmp_path: Path) -> None:
 
 
 def test_arrows_are_drawn_by_keyboard_alone(browser: Any, tmp_path: Path) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     with on_page(browser, tmp_path, CLINIC.read_text()) as (page, desk):
         page.get_by_role("button", name="age acts on sex", exact=True).focus()
         page.keyboard.press("ArrowDown")  # over sex itself, which no arrow leads to
@@ -175,6 +177,40 @@ def test_arrows_are_drawn_by_keyboard_alone(browser: Any, tmp_path: Path) -> Non
         page.get_by_text("the graph has a cycle: age -> bmi -> age").wait_for()
         assert "bmi -> age" not in desk.spec.read_text()
         page.locator("figure img").wait_for()
-        page.evaluate(Path(axe.__file__).with_name("axe.min.js").read_text(encoding="utf-8"))
-        found = page.evaluate("() => axe.run()")["violations"]
-        assert [(v["id"], [n["html"][:90] for n in v["nodes"][:3]]) for v in found] == []
+        check_by_axe(page)
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark"), (390, "light"),
+                                               (1280, "dark")])  # fmt: skip
+def test_a_release_is_decided_on_by_keyboard(
+    browser: Any, tmp_path: Path, width: int, scheme: str
+) -> None:
+    """Names and texts of it are hostile, its report is shown in a frame that runs nothing, and axe
+    finds no fault.
+    """
+    with on_page(browser, tmp_path, "", width=width, scheme=scheme) as (page, desk):
+        write = page.get_by_role("button", name="write the decision")
+        write.wait_for()
+        assert page.locator("#banner").is_visible() and write.get_attribute("aria-disabled")
+        page.frame_locator("iframe").get_by_text("Confidential").first.wait_for()
+        text = "one of 2 runs: chosen by how its figures look?"
+        assert page.locator("legend").filter(has_text=text).is_visible()
+        assert page.get_by_text(f"Unit that is protected: {HOSTILE[1]}").is_visible()
+        page.get_by_label("Decided by").focus()
+        page.keyboard.type("A. Reviewer")
+        page.keyboard.press("Tab")
+        page.keyboard.type("the board agreed")
+        page.keyboard.press("Tab")
+        page.keyboard.press("Space")  # publish
+        page.get_by_text("Still open: red line not answered: audits").wait_for()
+        for name in ("audits", "unit", "declarations", "same table", "selection"):
+            page.locator(f"fieldset:has(legend:text-matches('^{name}:')) input").first.focus()
+            page.keyboard.press("Space")
+            page.get_by_text(f"red line not answered: {name}").wait_for(state="detached")
+        assert page.evaluate(SIDEWAYS)[0] <= 0, page.evaluate(SIDEWAYS)
+        check_by_axe(page)
+        write.focus()
+        page.keyboard.press("Enter")
+        page.get_by_text("decided: yes, by A. Reviewer on").wait_for()
+        assert "A. Reviewer" in (desk.spec / "decision.md").read_text()
+        assert page.locator("script, img, iframe").count() == 2  # the page's own, and the report

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from synthdp.desk.serve import FILES, STATIC, _app, opened
+from tests.api.test_reviews import make_finished
 from tests.desk.test_draft import CLINIC, ROOT
 from tests.tracking.test_ports import Open, ask
 
@@ -51,10 +52,10 @@ class Running:
 
 
 @contextmanager
-def started(spec: Path) -> Iterator[Running]:
+def started(spec: Path, *more: str) -> Iterator[Running]:
     """`synthdp desk`, until the block ends."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "synthdp.cli.main", "desk", str(spec), "--json"],
+        [sys.executable, "-m", "synthdp.cli.main", "desk", str(spec), "--json", *more],
         stdout=subprocess.PIPE, text=True, cwd=spec.parent,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     )  # fmt: skip
@@ -88,23 +89,19 @@ def test_only_the_own_page_is_answered(running: Running) -> None:
     own, host = running.own, f"127.0.0.1:{running.port}"
     for path, name in FILES.items():
         assert running.ask("GET", path) == (200, (STATIC / name).read_bytes())
+    evil, change = {"Host": "evil.example"}, "/change"
     refused: list[tuple[int, str, str, dict[str, str]]] = [
-        (403, "GET", "/state", {}),
-        (403, "GET", "/state", {"X_Desk": running.token[:-1]}),
-        (403, "POST", "/", {}),
-        (403, "GET", "/nothing", {}),
-        (404, "GET", "/nothing", own),
-        (405, "PUT", "/change", own),
-        (405, "GET", "/change", own),
-        (403, "POST", "/change", {"Origin": own["Origin"]}),
-        (403, "POST", "/change", {"X_Desk": running.token}),
-        (403, "POST", "/change", own | {"Origin": "http://evil.example"}),
-        (403, "POST", "/change", own | {"Origin": "null"}),
-        (403, "POST", "/change", own | {"Sec_Fetch_Site": "cross-site"}),
-        (421, "POST", "/change", own | {"Host": "evil.example"}),
+        (403, "GET", "/state", {}), (403, "GET", "/state", {"X_Desk": running.token[:-1]}),
+        (403, "POST", "/", {}), (403, "GET", "/nothing", {}), (404, "GET", "/nothing", own),
+        (405, "PUT", change, own), (405, "GET", change, own), (404, "GET", "/report", own),
+        (403, "POST", change, {"Origin": own["Origin"]}), (421, "POST", change, own | evil),
+        (403, "POST", change, {"X_Desk": running.token}), (421, "GET", "/", evil),
+        (403, "POST", change, own | {"Origin": "http://evil.example"}),
+        (403, "POST", change, own | {"Origin": "null"}),
+        (403, "POST", change, own | {"Sec_Fetch_Site": "cross-site"}),
         (421, "GET", "/", {"Host": f"evil.example:{running.port}"}),
         (403, "GET", "/", {"Host": host, "Sec_Fetch_Site": "cross-site"}),
-    ]
+    ]  # fmt: skip
     seen = running.ask("GET", "/state", **own)[1]["seen"]
     for status, method, path, headers in refused:
         body = EDIT | {"seen": seen} if method == "POST" else None
@@ -137,7 +134,7 @@ def test_answers_allow_nothing_from_elsewhere(running: Running) -> None:
         answer = at.getresponse()
         answer.read()
         policy = answer.headers["Content-Security-Policy"]
-        assert policy.startswith("default-src 'none'; script-src 'self';")
+        assert policy.startswith("default-src 'none';") and "script-src 'self';" in policy
         assert "unsafe" not in policy and "server" not in answer.headers
         assert answer.headers["Cache-Control"] == "no-store"
         at.close()
@@ -145,6 +142,28 @@ def test_answers_allow_nothing_from_elsewhere(running: Running) -> None:
     assert "<style" not in text and "style=" not in text and "<script>" not in text
     script = (STATIC / "desk.js").read_text()
     assert not any(word in script for word in ("innerHTML", "eval(", "Function(", "insertAdj"))
+
+
+def test_the_report_is_given_once_for_a_token(tmp_path: Path) -> None:
+    """Its own policy runs nothing and keeps its styles; other names and accounts get no word."""
+    finished = make_finished(tmp_path)
+    with started(finished, "--ledger", str(finished / "ledger.db")) as desk:
+        asked = [("GET", "/report", None), ("GET", "/report/x", None), ("POST", "/change", None)]
+        told = ask(Open((desk.port,), ("127.0.0.1",), (desk.process.pid,)), asked)
+        assert {text[3:] == [403, ""] for text in told["found"] if text[1] != "TLS"} == {True}
+        assert desk.ask("GET", "/report", **desk.own, Host="evil.example")[0] == 421
+        status, path = desk.ask("GET", "/report", **desk.own)
+        assert status == 200 and len(path) == len("/report/") + 43
+        assert desk.ask("GET", path.decode(), Host="evil.example")[0] == 421
+        assert desk.ask("GET", path.decode(), Sec_Fetch_Site="cross-site")[0] == 403
+        at = http.client.HTTPConnection("127.0.0.1", desk.port, timeout=30)
+        at.request("GET", path.decode())
+        answer = at.getresponse()
+        assert answer.read() == (finished / "internal" / "internal.html").read_bytes()
+        policy = answer.headers["Content-Security-Policy"]
+        assert "script-src" not in policy and "; sandbox;" in policy
+        assert desk.ask("GET", path.decode())[0] == 403  # a second time
+        at.close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -172,7 +191,8 @@ def test_no_route_spends_or_runs(tmp_path: Path) -> None:
     spec = tmp_path / "spec.yaml"
     spec.write_text(CLINIC.read_text())
     with opened(spec, port=None) as desk:
-        routes = {(route.path, *sorted(route.methods)) for route in _app(desk.draft, print).routes}
+        app = _app(desk.side, desk.of, print, set())
+        routes = {(route.path, *sorted(route.methods)) for route in app.routes}
     assert routes == {
         *((path, "GET", "HEAD") for path in FILES), ("/state", "GET", "HEAD"), ("/change", "POST"),
     }  # fmt: skip

@@ -157,12 +157,25 @@ def places(node: Any, *loc: str | int) -> list[tuple[tuple[str | int, ...], Any]
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: str(path.stem))
 def test_random_edits_of_every_spec_touch_few_lines(path: Path) -> None:
-    """Content is compared by the editor itself; here, comments and lines."""
+    edit_at_random(path, 20 if path.stat().st_size < 30_000 else 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: str(path.stem))
+def test_a_thousand_random_edits_of_every_spec_touch_few_lines(path: Path) -> None:
+    """Three edits each time; fewer of a spec of 2,000 lines, where each takes half a second."""
+    edit_at_random(path, 334 if path.stat().st_size < 100_000 else 34)
+
+
+def edit_at_random(path: Path, times: int) -> None:
+    """Content is compared by the editor itself; here, comments and lines: all that is not in the
+    difference stands byte for byte.
+    """
     text, rng = path.read_text(encoding="utf-8"), np.random.default_rng(7)
     tree, _ = read(text)
     assert tree is not None
     there, refused = places(tree), 0
-    for _ in range(20 if len(text) < 30_000 else 4):
+    for _ in range(times):
         loc, node = there[rng.integers(len(there))]
         lists = [loc for loc, node in there if node.kind == "list"]
         try:

@@ -19,21 +19,25 @@ function el(name, attributes = {}, ...inside) {
   return made;
 }
 
-async function ask(path, body) {
+function send(path, body) {
   const headers = {"X-Desk": sessionStorage.getItem(key) || "", "Content-Type": "application/json"};
-  const answer = await fetch(path, body ? {method: "POST", headers, body: JSON.stringify(body)} : {headers});
+  return fetch(path, body ? {method: "POST", headers, body: JSON.stringify(body)} : {headers});
+}
+
+async function ask(path, body) {
+  const answer = await send(path, body);
   if (answer.ok) show(await answer.json());
 }
 
-function change(what) {
-  queue = queue.then(() => ask("change", {seen: page.seen, ...what})).catch(() => document.body.classList.add("ended"));
+function queued(path, body) {
+  queue = queue.then(() => ask(path, body && {seen: page.seen, ...body})).catch(() => document.body.classList.add("ended"));
 }
 
-const set = (...values) => change({do: "set", values});
+const change = what => queued("change", what), look = () => queued("state"), set = (...values) => change({do: "set", values});
 
 // --- parts ---
 
-const place = loc => "at:" + JSON.stringify(loc);
+const at = id => document.getElementById(id), place = loc => "at:" + JSON.stringify(loc);
 
 function control(field, named) {
   // By ourselves, since a page that is shown anew while one types would lose the browser's own "change".
@@ -50,19 +54,16 @@ function control(field, named) {
     "aria-describedby": field.below || (field.notes.length ? id + ":notes" : null),
   };
   if (field.how === "select") {
-    const options = [...field.options];
-    if (!options.some(([value]) => value === field.value)) options.unshift([field.value, field.value]);
+    const known = field.options.some(([value]) => value === field.value);
+    const options = known ? field.options : [[field.value, field.value], ...field.options];
     return el("select", told, ...options.map(([value, text]) => el("option", {value, selected: value === field.value}, text)));
   }
   if (field.how === "area") {
-    const lines = field.value.split("\n");
-    const area = el("textarea", {...told, rows: Math.min(8, lines.length), spellcheck: "false",
-      cols: Math.min(30, Math.max(8, ...lines.map(line => line.length)))});
-    area.defaultValue = field.value;
-    return area;
+    const lines = field.value.split("\n"), cols = Math.min(30, Math.max(8, ...lines.map(line => line.length)));
+    return el("textarea", {...told, rows: Math.min(8, lines.length), cols, spellcheck: "false"}, field.value);
   }
   const wide = Math.max(5, Math.min(18, field.value.length + 1));
-  return el("input", {...told, type: "text", value: field.value, size: named ? wide : 24, autocomplete: "off",
+  return el("input", {...told, type: "text", value: field.value, size: named ? wide : field.size || 24, autocomplete: "off",
     spellcheck: "false", disabled: field.how === "shut"});
 }
 
@@ -82,13 +83,9 @@ function choice(field) {
 }
 
 const button = tool => el("button", {type: "button", id: "do:" + JSON.stringify([tool.do, tool.loc]), "aria-label": tool.name,
-  onclick: () => change(tool)}, tool.label);
+  "aria-disabled": tool.shut && "true", onclick: () => tool.shut || change(tool)}, tool.label);
 
-function cell(of, below) {
-  if (typeof of === "string") return el("td", {}, of);
-  if (of.do) return el("td", {}, button(of));
-  return el("td", {}, control({...of, below}, true));
-}
+const cell = (of, below) => el("td", {}, typeof of === "string" ? of : of.do ? button(of) : control({...of, below}, true));
 
 const KINDS = {
   text: part => el("p", {class: "about"}, part.text),
@@ -108,22 +105,23 @@ const KINDS = {
         el("tbody", {}, ...rows)));
   },
   matrix: part => {
-    let first = true;
-    const turn = of => {
-      if (!of) return el("td", {class: "self"});
-      const made = el("button", {type: "button", id: "do:" + JSON.stringify([of.do, of.loc]), tabindex: first ? "0" : "-1",
-        "aria-pressed": String(of.on), "aria-disabled": of.shut && "true", "aria-label": of.name,
-        title: of.name, onclick: () => of.shut || change(of)}, of.shut ? "/" : of.on ? "x" : "");
-      first = false;
-      return el("td", {}, made);
-    };
-    return el("div", {class: "scroll matrix", onkeydown: step}, el("table", {}, el("caption", {}, part.caption),
+    const turn = of => of ? el("td", {}, el("button", {type: "button", id: "do:" + JSON.stringify([of.do, of.loc]), tabindex: "-1",
+      "aria-pressed": String(of.on), "aria-disabled": of.shut && "true", "aria-label": of.name, title: of.name,
+      onclick: () => of.shut || change(of)}, of.shut ? "/" : of.on ? "x" : "")) : el("td", {class: "self"});
+    const made = el("div", {class: "scroll matrix", onkeydown: step}, el("table", {}, el("caption", {}, part.caption),
       el("thead", {}, el("tr", {}, el("td"), ...part.head.map(text => el("th", {scope: "col"}, text)))),
       el("tbody", {}, ...part.rows.map(row => el("tr", {}, el("th", {scope: "row"}, row.head), ...row.cells.map(turn))))));
+    made.querySelector("button")?.setAttribute("tabindex", "0");
+    return made;
+  },
+  button,
+  frame: part => { // by an address that answers once, since a frame sends no token
+    const made = el("iframe", {title: part.label, sandbox: true});
+    send("report").then(answer => answer.text()).then(path => { made.src = path; });
+    return made;
   },
   picture: part => el("figure", {}, el("img", {alt: part.alt, src: "data:image/svg+xml," + encodeURIComponent(part.svg)})),
-  command: part => el("div", {class: "command"}, el("code", {}, part.text),
-    el("span", {class: "about"}, part.told)),
+  command: part => el("div", {class: "command"}, el("code", {}, part.text), el("span", {class: "about"}, part.told)),
   lines: part => el("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": part.caption},
     el("pre", {}, ...part.of.map(line => el("span", {class: {"+": "new", "-": "old"}[line.mark]}, `${line.mark} ${line.text}`)))),
 };
@@ -167,22 +165,23 @@ function show(now) {
     typed: active.dataset.value != null && active.value !== active.dataset.value,
   };
   page = now;
-  document.getElementById("name").textContent = now.name;
+  at("name").textContent = now.name;
   document.title = `${now.name}: synthdp desk`;
-  document.getElementById("said").textContent = now.said;
-  document.getElementById("status").replaceChildren(...now.status.map(line => el("p", {}, line)),
+  at("banner").textContent = now.banner || "";
+  at("said").textContent = now.said;
+  at("status").replaceChildren(...now.status.map(line => el("p", {}, line)),
     now.counting ? el("progress", {"aria-label": now.name, max: 9, value: 9 - now.counting}) : "");
-  document.getElementById("tools").replaceChildren(...now.tools.map(button));
-  document.getElementById("parts").replaceChildren(...now.sections.map(part => el("a", {href: "#" + part.id}, part.title)));
-  const main = document.getElementById("main");
+  at("tools").replaceChildren(...now.tools.map(button));
+  at("parts").replaceChildren(...now.sections.map(part => el("a", {href: "#" + part.id}, part.title)));
+  const main = at("main");
   if (!before) main.replaceChildren(...now.sections.map(part => el("section", {id: part.id, "aria-labelledby": part.id + ":title"})));
   now.sections.forEach((part, i) => {
     if (before && JSON.stringify(part) === JSON.stringify(before.sections[i])) return;
-    document.getElementById(part.id).replaceChildren(el("h2", {id: part.id + ":title"}, part.title),
+    at(part.id).replaceChildren(el("h2", {id: part.id + ":title"}, part.title),
       ...(part.shut ? [el("p", {class: "about"}, part.shut)]
         : part.parts.map((of, j) => KINDS[of.kind](of, `${part.id}:${j}`))));
   });
-  const again = held && held.id && document.getElementById(held.id);
+  const again = held && held.id && at(held.id);
   if (again && again !== active) {
     again.focus({preventScroll: true});
     if (held.typed) again.value = held.value;
@@ -193,6 +192,5 @@ function show(now) {
   if (now.counting) timer = setTimeout(look, 700);
 }
 
-const look = () => { queue = queue.then(() => ask("state")).catch(() => document.body.classList.add("ended")); };
 addEventListener("focus", look);
 look();

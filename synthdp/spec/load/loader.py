@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from pydantic import ValidationError
 from synthdp.errors import SpecError, SpecProblem
 from synthdp.spec.addresses import home
 from synthdp.spec.checks.checks import cross_problems
-from synthdp.spec.edit import put
+from synthdp.spec.edit import plain, put, set_at
 from synthdp.spec.load.wording import Mistake, SpecMistake, field_of, findings, unreadable
 from synthdp.spec.load.yaml_tree import LIMITS, Node, read
 from synthdp.spec.model import LinkedSpec, ReleaseSpec
@@ -229,6 +229,32 @@ def _listed(problems: list[SpecProblem]) -> list[SpecProblem]:
     rest = f"and {len(problems) - LIMITS.listed} more mistakes from here on"
     last = replace(problems[LIMITS.listed], message=rest, hint="correct those above first")
     return [*problems[: LIMITS.listed], last]
+
+
+def replaced(text: str, changes: Mapping[str, Any], *, path: str) -> str:
+    """A spec's `text`, without mistakes, with other values of some of its keys.
+
+    A key is named by its path, such as `sampling.rows`; its own name will do where it is that of a
+    section, or one section alone has it. All else stands at its line, comments too.
+
+    Raises:
+        SpecError: several sections have the key, or YAML does not have the value.
+
+    >>> replaced("privacy:\\n  epsilon: 1  # all\\n", {"epsilon": 2, "seed.a": 3}, path="x.yaml")
+    'privacy:\\n  epsilon: 2  # all\\nseed: {a: 3}\\n'
+    """
+    sections = ReleaseSpec.model_fields
+    for name, value in changes.items():
+        homes = [
+            s for s, f in sections.items() if name in getattr(f.annotation, "model_fields", ())
+        ]
+        if name not in sections and len(homes) > 1:
+            told, hint = f"is a key of {' and '.join(homes)}", f"{homes[0]}.{name}"
+            hint = f'say which: replace(**{{"{hint}": ...}})'
+            raise SpecError([SpecProblem(path, 1, 1, name, told, hint)])
+        loc = (name,) if name in sections else (*homes[:1], *name.split("."))
+        text = set_at(text, loc, plain(value, (name,), path), lines=True)
+    return text
 
 
 def with_lists(text: str, *, path: str, folder: Path) -> str:
