@@ -34,6 +34,7 @@ MODES = (
 NAMED = {"tiers": "Tier {}, names parted by commas; no arrow goes back to an earlier one",
          "latent": "Unseen cause {}: the columns that it acts on"}  # fmt: skip
 YES_NO, TYPES = (("", "no"), ("yes", "yes")), [(name, name) for name in ("", *drafts.FIELDS)]
+DROP = ("dataset", "source", "drop")
 ROWS = (("", ""), ("approximate", "approximate: the exact one is used nowhere"),
         ("public", "public: exact, and may be known"))  # fmt: skip
 UNITS = (("row", "each row: right only if nobody can have two rows"),
@@ -371,6 +372,9 @@ def _meant(loc: Loc, cell: str, content: Any) -> Iterable[tuple[Loc, Any]]:
         return
     if loc == ("dataset", "privacy_unit", "kind") and cell == "row":
         yield from (((*loc[:2], key), None) for key in ("column", "max_rows"))
+    dropped = _at(content, DROP) if loc == ("dataset", "privacy_unit", "column") else None
+    if isinstance(dropped, list) and cell in dropped:  # ids are read, and so cannot be
+        yield DROP, [name for name in dropped if name != cell] or None
     if loc[0] == "graph" and loc[1] in NAMED:
         lists = [*(_at(content, loc[:2]) or ()), None]
         lists[int(loc[2])] = [name.strip() for name in cell.split(",") if name.strip()]
@@ -431,6 +435,8 @@ def _turned(text: str, cause: str, effect: str, *, path: str) -> str:
 
 
 def _without(text: str, name: str, path: str) -> str:
-    """The text without a column, which is dropped from the source too."""
+    """The text without a column, which is dropped from the source too, unless it has the ids."""
     text = drafts.drop(text, ("columns", name), path=path)
-    return drafts.add_item(text, ("dataset", "source", "drop"), name, path=path)
+    if _at(drafts.said(text), ("dataset", "privacy_unit", "column")) == name:
+        return text
+    return drafts.add_item(text, DROP, name, path=path)

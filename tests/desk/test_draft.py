@@ -139,6 +139,12 @@ def test_a_column_is_dropped_from_the_source_too(tmp_path: Path) -> None:
     act(draft, {"do": "drop", "seen": draft.now.seen, "loc": AGE})
     assert list(draft.now.content["columns"]) == ["sex"]
     assert draft.now.content["dataset"]["source"]["drop"] == ["age"]
+    unit = ["dataset", "privacy_unit"]
+    put(draft, ([*unit, "kind"], "id"), ([*unit, "column"], "age"))  # which is read, for its ids
+    assert "drop" not in draft.now.content["dataset"]["source"]
+    put(draft, ([*unit, "column"], "sex"))
+    act(draft, {"do": "drop", "seen": draft.now.seen, "loc": ["columns", "sex"]})
+    assert "drop" not in draft.now.content["dataset"]["source"]
 
 
 def test_a_change_by_another_program_is_not_lost(tmp_path: Path) -> None:

@@ -142,16 +142,17 @@ function step(event) {
   }
 }
 
-// A block of a spreadsheet fills the cells from the one where it is pasted.
+// A block of a spreadsheet fills the cells from the one where it is pasted; its "1=never; 2=daily" are levels, each a line.
 function paste(event) {
   const block = event.clipboardData.getData("text").replace(/\r/g, "").replace(/\n$/, "").split("\n").map(line => line.split("\t"));
-  const from = event.target.closest("td"), row = from && from.parentElement;
-  if (!row || event.target.tagName === "TEXTAREA" || (block.length < 2 && block[0].length < 2)) return;
+  const from = event.target.closest("td"), row = from && from.parentElement, area = event.target.tagName === "TEXTAREA";
+  if (!row || (area ? !/[;|]/.test(block.join("\n")) : block.length < 2 && block[0].length < 2)) return;
   event.preventDefault();
   const rows = [...row.parentElement.children].filter(line => line.querySelector("th"));
   const values = block.flatMap((line, i) => line.map((value, j) => {
     const into = rows[rows.indexOf(row) + i]?.children[from.cellIndex + j]?.querySelector("input, select, textarea");
-    return into && !into.disabled ? [JSON.parse(into.id.slice(3)), value.trim()] : null;
+    const levels = () => value.trim().replace(/ *[;|] */g, "\n").replace(/^([^=\n]*[^= \n]) *= *(?=[^ \n])/gm, "$1 = ");
+    return into && !into.disabled ? [JSON.parse(into.id.slice(3)), into.tagName === "TEXTAREA" ? levels() : value.trim()] : null;
   })).filter(Boolean);
   if (values.length) set(...values);
 }
