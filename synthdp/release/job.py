@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -43,7 +43,7 @@ from synthdp.release.run_folder import RunFolder
 from synthdp.report.prose import estimated, say_of_plan
 from synthdp.spec.amendment import amendment
 from synthdp.spec.load.loader import own_text, parse_spec
-from synthdp.spec.model import ReleaseSpec
+from synthdp.spec.model import LinkedSpec, ReleaseSpec
 from synthdp.verify.at_hand import published_entries
 
 PUBLIC_QUALITY = {
@@ -102,6 +102,18 @@ class Job:
     def spec_sha256(self) -> str:
         """Digest of the spec's text."""
         return text_sha256(self.folder.spec_text)
+
+    @property
+    def written(self) -> ReleaseSpec | LinkedSpec:
+        """The spec as it is written."""
+        return self.spec
+
+
+def how_to(do: Literal["resume", "attack"], spec: ReleaseSpec, out: Path) -> str:
+    """What continues a run of `spec` in `out`, or runs the attack that it has put off."""
+    if spec.dataset.source.kind == "dataframe":
+        return f"`synthdp.{do}({str(out)!r}, df)` in Python, with the same rows,"
+    return f"`synthdp {do} {out}`"
 
 
 def withhold(job: Job, *, by: str, why: str) -> None:
