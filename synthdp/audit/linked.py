@@ -52,8 +52,7 @@ from synthdp.data.visits import Views, VisitFrame, written
 from synthdp.model.visits.draw import trajectories
 from synthdp.model.visits.fit import fit, look_groups
 from synthdp.model.visits.laws import VisitModel, bare
-from synthdp.model.visits.planning import estimand_looks, plan_linked
-from synthdp.model.visits.predict import stand_in_pairs
+from synthdp.model.visits.planning import estimand_looks, plan_linked, stand_in_pairs
 from synthdp.privacy.events.kinds import event_to_json
 from synthdp.privacy.linked import LinkedTable, fit_linked, in_views, read_linked
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals, NoisyTable

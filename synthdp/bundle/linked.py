@@ -46,9 +46,8 @@ from synthdp.errors import OutputError, VerifyError
 from synthdp.evaluate.visits import Compared, VisitScore, noise_of, score_of, visit_scores
 from synthdp.files import check_sums, parse_json, read_text
 from synthdp.graph.level_groups import on_groups
-from synthdp.model.visits import store
 from synthdp.model.visits.fit import Chosen, Looks, Tables, level_starts, measure
-from synthdp.model.visits.laws import VisitModel, groups_of_views
+from synthdp.model.visits.laws import VisitModel, groups_of_views, load_visits
 from synthdp.model.visits.planning import VisitArrows, person_sums, plan_linked
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals, NoisyTable
@@ -462,7 +461,7 @@ class LinkedBundle(Bundle):
         Raises:
             VerifyError: it is damaged.
         """
-        return store.load(self.folder, self.frame)
+        return load_visits(self.folder, self.frame)
 
     @cached_property
     def views(self) -> Views:

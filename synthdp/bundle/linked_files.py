@@ -60,9 +60,8 @@ from synthdp.files import read_text
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.picture import arrows
 from synthdp.ledger.entries import balance_at_reservation
-from synthdp.model.visits import store
 from synthdp.model.visits.fit import FittedVisits
-from synthdp.model.visits.laws import VisitModel
+from synthdp.model.visits.laws import VisitModel, save_visits
 from synthdp.model.visits.planning import END_NUMBERS, STEP_PAIRS, plan_linked
 from synthdp.privacy.mechanisms.sums import NoisyProducts
 from synthdp.privacy.plan import MOMENTS, ReleasePlan
@@ -373,7 +372,7 @@ def write_linked(
         for (name, (csv, parquet)), frame in tables:
             write_csv(frame, columns[name], draft / csv)
             write_parquet(draft / csv, columns[name], draft / parquet)
-        store.save(fitted.model.value, draft)
+        save_visits(fitted.model.value, draft)
         bundle = LinkedBundle(draft, as_one(spec), facts, entries[-1].at[:10], spec)
         write_texts(bundle, LINKED_DERIVED, entries, balance, stated)
         check(bundle)

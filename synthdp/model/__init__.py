@@ -5,5 +5,5 @@ from synthdp import door
 __getattr__ = door(
     __name__,
     "constraints contrasts estimands raking network synthesizer visits.draw visits.laws "
-    "visits.planning visits.predict visits.questions visits.store",
+    "visits.planning visits.questions",
 )

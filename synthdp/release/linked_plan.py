@@ -23,8 +23,13 @@ from synthdp.ledger.connect import ledger_facts
 from synthdp.ledger.entries import Balance
 from synthdp.model.visits.effects import MeasuredEffect
 from synthdp.model.visits.laws import SETTINGS
-from synthdp.model.visits.planning import Measured, arrows_of, measured_estimands, plan_linked
-from synthdp.model.visits.predict import stand_in_pairs
+from synthdp.model.visits.planning import (
+    Measured,
+    arrows_of,
+    measured_estimands,
+    plan_linked,
+    stand_in_pairs,
+)
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.mechanisms.sums import ProductSums

@@ -74,10 +74,13 @@ from synthdp.model.visits.planning import (
     VISIT_PAIRS,
     VisitArrows,
     arrows_of,
+    asked,
     at_end,
+    chosen_arrows,
     estimand_looks,
+    settled,
+    worth_counting,
 )
-from synthdp.model.visits.predict import asked, chosen_arrows, settled, worth_counting
 from synthdp.model.visits.questions import Look
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
 from synthdp.privacy.mechanisms.views import OnView
