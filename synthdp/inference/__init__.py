@@ -5,5 +5,5 @@ from synthdp import door
 __getattr__ = door(
     __name__,
     "adjustment answer change contrasts copies effect_query figures moments regression "
-    "visit_copies visits words",
+    "visits words",
 )

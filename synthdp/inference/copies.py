@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from synthdp.data.encoding import Codes, decode_column
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import OutputError
 from synthdp.files import check_sums
-from synthdp.graph.level_groups import LevelLaw
+from synthdp.graph.level_groups import LevelLaw, groups_of
 from synthdp.inference.answer import check_agreement
 from synthdp.inference.figures import widest
 from synthdp.inference.least_squares import (
@@ -39,6 +39,7 @@ from synthdp.spec.model import Column, ReleaseSpec
 if TYPE_CHECKING:
     import pandas as pd
 
+    from synthdp.inference.visits import Asked, VisitQuestions
 
 Floats = npt.NDArray[np.float64]
 
@@ -119,7 +120,6 @@ def copies_of(
         )
     rng = fresh_generator() if seed is None else np.random.default_rng(seed)
     if is_linked(bundle):
-        from synthdp.inference.visit_copies import copies_of_visits
         from synthdp.inference.visits import VisitQuestions
 
         return copies_of_visits(VisitQuestions(bundle), m, columns=columns, rows=rows, rng=rng)
@@ -130,18 +130,32 @@ def copies_of(
     names = _chosen(domain, law, columns)
     known = measured(law.tables, law.groups.domain, names, grouped=True)
     posterior = posterior_of(known, bundle, per_unit=spec.dataset.privacy_unit.max_rows)
-    laws, refused = drawn_laws(posterior, m, rng)
-    rows, grouped = rows_of_each(posterior, rows), {*names} & law.groups.starts.keys()
-    said = {"copies": m, "rows": rows, "draws_refused": refused}
-    said |= statement(posterior, spec)
+    grouped = {*names} & law.groups.starts.keys()
     inside = {name: law.margins[domain.index(name)] for name in grouped}
-    return Copies(said, {n: spec.columns[n] for n in names}, laws, rows, law.groups, inside, rng)
+    own = {n: spec.columns[n] for n in names}
+    return _drawn(posterior, m, rows, rng, spec, own, law.groups, inside)
 
 
-def rows_of_each(posterior: Posterior, asked: int | None) -> int:
-    """The rows of a copy: the fewer, the wider is the interval of few copies."""
+def _drawn(
+    posterior: Posterior,
+    m: int,
+    rows: int | None,
+    rng: np.random.Generator,
+    spec: ReleaseSpec,
+    columns: dict[str, Column],
+    groups: LevelGroups,
+    inside: Mapping[str, Floats],
+    **law: str,
+) -> Copies:
+    """Copies of what tables say of some columns: the fewer rows, the wider is the interval of few
+    copies.
+    """
+    laws, refused = drawn_laws(posterior, m, rng)
     counted = posterior.rows
-    return asked or max(round(min(5 * counted, 200_000)), round(counted))
+    rows = rows or max(round(min(5 * counted, 200_000)), round(counted))
+    said = {"copies": m, "rows": rows, "draws_refused": refused, **law}
+    said |= statement(posterior, spec, [*columns] if law else None)
+    return Copies(said, columns, laws, rows, groups, inside, rng)
 
 
 def _chosen(domain: Domain, law: LevelLaw, columns: Sequence[str] | None) -> tuple[str, ...]:
@@ -394,3 +408,113 @@ def _about(spec: ReleaseSpec, inside: list[str]) -> Iterator[str]:
         yield "what lay outside of a column's range or categories counts as declared in spec.yaml"
     if spec.constraints:
         yield "the spec's constraints are not enforced: that would change the counts"
+
+
+# --- persons with visits ---
+#
+# Copies of persons with visits: rows of one kind, whose pooled analyses have right intervals.
+#
+# Noisy tables of linked tables count rows of a kind: persons, first and last visits, second visits,
+# all visits, or visits after the first, each with the columns of its person and of the visit
+# before. Copies are of one of these kinds, drawn as those of one table are (`inference.copies`):
+# what the tables of a kind leave open is drawn, with the sampling of persons. Rows of persons who
+# have several are not independent. For any analysis that is a mean over rows, the sampling variance
+# is at most that of independent rows times the most rows of a person [Cauchy, Schwarz;
+# `inference.visits`], and by this laws are drawn: intervals are at least as wide as they should be.
+#
+# A whole course, visit after visit, is spanned by no tables: which persons have which steps one
+# after the other is the model's alone. So copies have no keys, and no row of one belongs to
+# another.
+
+
+def copies_of_visits(
+    asked: VisitQuestions,
+    m: int,
+    *,
+    columns: Sequence[str] | None,
+    rows: int | None,
+    rng: np.random.Generator,
+) -> Copies:
+    """`m` copies of some columns of a bundle, as questions name them. `rows` are those of each.
+
+    Raises:
+        OutputError: the columns cannot be served: the message says why.
+        VerifyError: a file was changed, or cannot be read, or the tables do not agree.
+    """
+    from synthdp.model.visits.fit import level_laws
+    from synthdp.model.visits.laws import bare
+
+    kind, named = _kind(asked, columns)
+    names, groups = [*named.values()], groups_of([*kind.tables, *kind.later], kind.domain)
+    check_size(len(names), groups.coarse.cells(names))
+    known = (
+        kind.both(names)
+        if kind.later
+        else measured(kind.tables, kind.domain, names, grouped=True, groups=groups)
+    )
+    shown = (replace(c, name=n) for c, n in zip(known.columns, named, strict=True))
+    posterior = posterior_of(
+        Measured(tuple(shown), known.margins), asked.bundle, per_unit=kind.most
+    )
+    domain = Domain(tuple(replace(kind.domain[n], name=shown) for shown, n in named.items()))
+    starts = {shown: groups.starts[n] for shown, n in named.items() if n in groups.starts}
+    frame, inside = asked.stated.frame, dict[str, Floats]()
+    if starts:
+        laws = level_laws(frame, asked.stated.measured)
+        inside = {n: laws[bare(frame, named[n])][1][: domain[n].levels] for n in starts}
+    found = _drawn(
+        *(posterior, m, rows, rng, asked.stated.spec),
+        {shown: kind.columns[name] for shown, name in named.items()},
+        LevelGroups(domain, starts),
+        inside,
+        law=kind.law,
+    )
+    about = [
+        f"rows are {kind.law}; they have no key: no row belongs to one of another file, or to"
+        " another row, so that nothing is right that follows a person over several visits"
+    ]
+    if kind.most > 1:
+        about.append(
+            "persons are the sample, and visits of one may be alike: the intervals allow for"
+            f" {kind.most} of one person that are the same, which is more than there is"
+        )
+    about += found.spanned["about"]
+    if inside:
+        names = ", ".join(inside)
+        about.append(f"inside groups, {names} have the law of first and last visits")
+    found.spanned["about"] = about
+    return found
+
+
+def _kind(asked: VisitQuestions, columns: Sequence[str] | None) -> tuple[Asked, dict[str, str]]:
+    """The kind of rows that has the columns, and their names in it by what they are called."""
+    every = sorted({name for kind in asked.rows.values() for name in kind.columns})
+    if not columns or len({*columns}) < len(columns):
+        raise OutputError(
+            "copies of linked tables are of the columns of one analysis, each named once",
+            hint="name them with --columns, as questions do, such as " + ", ".join(every[:3]),
+        )
+    from synthdp.model.visits.questions import names_of_rows, places, written
+
+    text, refused = ", ".join(columns), list[str]()
+    best: tuple[int, Asked, dict[str, str]] | None = None
+    frame = asked.stated.frame
+    for name in names_of_rows(places(frame, text), asked.rows, frame):
+        kind = asked.rows[name]
+        named = {
+            c.replace("`", ""): written(frame, c, kind.columns).strip("`").replace("``", "`")
+            for c in columns
+        }
+        if unknown := [shown for shown, n in named.items() if n not in kind.columns]:
+            refused = refused or unknown
+            continue
+        together = sum(len({*s} & {*named.values()}) > 1 for s in kind.joint())
+        if best is None or together > best[0]:
+            best = together, kind, named
+    if best is None:
+        raise OutputError(
+            f"no rows that were counted have {refused[0]} with {text}",
+            hint=nearest(refused[0], every) or f"of {', '.join(every)}",
+        )
+    _, kind, named = best
+    return kind, named
