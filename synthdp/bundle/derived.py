@@ -14,12 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from synthdp.bundle.certificate import profile_svg
-from synthdp.bundle.certificate_text import (
-    effects_svg,
-    for_people,
-    render,
-    template_text,
-)
+from synthdp.bundle.certificate_text import effects_svg, for_people, render, template_text
 from synthdp.bundle.content import MODEL_FILES, REPORT, Bundle
 from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, deployment_yaml
 from synthdp.bundle.descriptions import (

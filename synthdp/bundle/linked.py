@@ -19,12 +19,7 @@ import pandas as pd
 
 from synthdp.bundle.certificate import Certificate, certify
 from synthdp.bundle.content import MAX_ROWS, Bundle, is_linked
-from synthdp.bundle.noisy_values import (
-    MARGINALS,
-    sums_from_json,
-    table_from_json,
-    tables_json,
-)
+from synthdp.bundle.noisy_values import MARGINALS, sums_from_json, table_from_json, tables_json
 from synthdp.bundle.table_files import typed_frame
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain

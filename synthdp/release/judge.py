@@ -60,12 +60,7 @@ from synthdp.report.internal.content import (
 from synthdp.report.internal.page import write_internal_report
 from synthdp.report.sections import ROWS, GraphView, Look
 from synthdp.spec.addresses import home
-from synthdp.spec.model import (
-    ATTACK_METRICS,
-    CONFIDENTIAL_METRICS,
-    Effect,
-    ReleaseSpec,
-)
+from synthdp.spec.model import ATTACK_METRICS, CONFIDENTIAL_METRICS, Effect, ReleaseSpec
 from synthdp.spec.model.rules import engine_of
 
 if TYPE_CHECKING:

@@ -16,12 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from synthdp.bundle.content import check_target
-from synthdp.bundle.linked import (
-    LinkedBundle,
-    as_one,
-    persons_of,
-    table_files,
-)
+from synthdp.bundle.linked import LinkedBundle, as_one, persons_of, table_files
 from synthdp.bundle.linked_files import LinkedContent, foresee_linked, write_linked
 from synthdp.bundle.signing import load_signer
 from synthdp.data.domain import Domain

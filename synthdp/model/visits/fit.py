@@ -42,12 +42,7 @@ from synthdp.data.visits import (
 )
 from synthdp.graph.discovery import Releaser
 from synthdp.graph.level_groups import LevelLaw, on_groups, starts_of
-from synthdp.graph.margins import (
-    Probabilities,
-    margin_probabilities,
-    one_way_probabilities,
-    pooled,
-)
+from synthdp.graph.margins import Probabilities, margin_probabilities, one_way_probabilities, pooled
 from synthdp.graph.predict import PairTables, pair_tables
 from synthdp.model.log_linear import drawn_levels
 from synthdp.model.visits.draw import Generated, generate
