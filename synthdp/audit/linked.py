@@ -92,7 +92,7 @@ class PersonRows:
     @property
     def looks(self) -> dict[str, OnView[Any]]:
         """The planned looks, by purpose."""
-        return {p: look for p, look in self.plan.linked.items() if isinstance(look, OnView)}
+        return dict(self.plan.linked)
 
     @cached_property
     def domains(self) -> dict[str, Domain]:

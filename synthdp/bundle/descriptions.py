@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import yaml
@@ -49,7 +49,7 @@ from synthdp.spec.model import (
 from synthdp.spec.writing import yaml_text
 
 DATACARD = "DATACARD.md"
-AnySpec = TypeVar("AnySpec", ReleaseSpec, LinkedSpec)
+AnySpec = TypeVar("AnySpec", bound=ReleaseSpec | LinkedSpec)
 
 
 def datacard(
@@ -156,30 +156,21 @@ def public_spec(spec: AnySpec) -> AnySpec:
         "tracking": spec.tracking.model_copy(update={"uri": None}),
         "signing": Signing(),
     }
+    drawn: dict[str, int]
     if isinstance(spec, LinkedSpec):
         tables = {name: _shown_source(table) for name, table in spec.dataset.tables.items()}
+        shown |= {"dataset": spec.dataset.model_copy(update={"tables": tables})}
+        shown |= {"compute": Compute()}
         drawn = {"persons": spec.sampling.persons or spec.dataset.persons.rows.value}
-        return spec.model_copy(
-            update=shown
-            | {
-                "dataset": spec.dataset.model_copy(update={"tables": tables}),
-                "sampling": spec.sampling.model_copy(update=drawn),
-                "compute": Compute(),
-            }
-        )
-    if (prior := spec.prior) is not None:
-        name = {"source" if prior.source else "bundle": prior.name}
-        shown["prior"] = prior.model_copy(update=name)
-    drawn = {"rows": spec.sampling.rows or spec.dataset.rows.value}
-    return spec.model_copy(
-        update=shown
-        | {
-            "dataset": _shown_source(spec.dataset),
-            "sampling": spec.sampling.model_copy(update=drawn),
-            "compute": Compute(device=spec.compute.device),
-            "waves": shown_waves(spec.waves),
-        }
-    )
+    else:
+        shown |= {"dataset": _shown_source(spec.dataset), "waves": shown_waves(spec.waves)}
+        shown |= {"compute": Compute(device=spec.compute.device)}
+        if (prior := spec.prior) is not None:
+            name = {"source" if prior.source else "bundle": prior.name}
+            shown |= {"prior": prior.model_copy(update=name)}
+        drawn = {"rows": spec.sampling.rows or spec.dataset.rows.value}
+    shown |= {"sampling": spec.sampling.model_copy(update=drawn)}
+    return cast("AnySpec", spec.model_copy(update=shown))
 
 
 def shown_waves(waves: Waves | None) -> Waves | None:

@@ -198,7 +198,6 @@ def linked_tables_json(
     told = []
     for purpose, own in tables.items():
         look = plan.linked[purpose]
-        assert isinstance(look, OnView)
         about: dict[str, Any] = {"purpose": purpose, "view": look.view, "law": LAWS[look.view]}
         about |= {"rows_of_a_person": look.rows}
         told += [about | stated for stated in tables_json(own)["tables"]]
@@ -316,7 +315,6 @@ def expected_noise(spec: LinkedSpec, plan: ReleasePlan) -> dict[str, float]:
         if spec.graph.mode == "predict" and purpose.startswith(ESTIMAND):
             continue
         look = plan.linked[purpose]
-        assert isinstance(look, OnView)
         for table in tables:
             name = score_of(frame, look.view, table.columns)
             groups.setdefault(name or "", []).append((table.counts.size, table.sigma))

@@ -445,12 +445,12 @@ def copies_of_visits(
     from synthdp.model.visits.laws import bare
 
     kind, named = _kind(asked, columns)
-    names, groups = [*named.values()], groups_of([*kind.tables, *kind.later], kind.domain)
-    check_size(len(names), groups.coarse.cells(names))
+    own, groups = [*named.values()], groups_of([*kind.tables, *kind.later], kind.domain)
+    check_size(len(own), groups.coarse.cells(own))
     known = (
-        kind.both(names)
+        kind.both(own)
         if kind.later
-        else measured(kind.tables, kind.domain, names, grouped=True, groups=groups)
+        else measured(kind.tables, kind.domain, own, grouped=True, groups=groups)
     )
     shown = (replace(c, name=n) for c, n in zip(known.columns, named, strict=True))
     posterior = posterior_of(

@@ -68,8 +68,8 @@ class LinkedJob(Job):
     def of(cls, spec: LinkedSpec, plan: ReleasePlan, **run: Any) -> LinkedJob:
         """A run of a spec by its plan; `run` has the other fields."""
         one, frame = as_one(spec), VisitFrame.from_spec(spec)
-        known = {"domain": Domain.from_spec(one.columns), "frame": frame, "linked": spec}
-        return cls(spec=one, plan=plan, **known, **run)
+        run |= {"domain": Domain.from_spec(one.columns), "frame": frame, "linked": spec}
+        return cls(spec=one, plan=plan, **run)
 
     @property
     def written(self) -> LinkedSpec:

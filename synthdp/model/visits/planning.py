@@ -262,7 +262,6 @@ def check_estimands(plan: ReleasePlan, spec: LinkedSpec, frame: VisitFrame) -> N
     persons = spec.dataset.persons.rows.value * (1 - spec.evaluation.held_out)
     for purpose, asked, look in estimand_looks(spec, frame):
         planned = plan.linked[purpose]
-        assert isinstance(planned, OnView)
         # As much noise as of one look for all of the estimand.
         sigma = planned.inner.noise_multiplier / math.sqrt(1 if look.name else look.part)
         if isinstance(asked, MeasuredQuestion):
