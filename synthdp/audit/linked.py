@@ -426,10 +426,6 @@ class LinkedAuditJob:
         found: AuditRecord = at_rows(private, lambda own: self._with_persons(record, kept, own))
         return found
 
-    def of_bundle(self, record: AuditRecord, bundle: Path) -> AuditRecord:
-        """The same: noisy tables of linked tables count other rows each."""
-        return record
-
     def _with_persons(
         self, record: AuditRecord, kept: AttackFolder, table: LinkedTable
     ) -> AuditRecord:

@@ -86,12 +86,6 @@ class AuditJob:
     plan: ReleasePlan
     out: Path
 
-    @classmethod
-    def of(cls, spec: ReleaseSpec, out: Path) -> AuditJob:
-        """The audit of a spec's plan."""
-        domain = Domain.from_spec(spec.columns)
-        return cls(spec, domain, plan_for(spec, domain), out)
-
     @property
     def graph(self) -> CausalGraph:
         """The graph of the audited model, which comes from the spec, whatever the mode."""
@@ -152,15 +146,11 @@ class AuditJob:
             given=given,
         )
 
-    def of_bundle(self, record: AuditRecord, bundle: Path) -> AuditRecord:
-        """With what a bundle's noisy tables say of each other."""
-        tables = noise_of(read_tables(bundle), false_alarms=FALSE_ALARMS)
-        return record.model_copy(update={"tables": tables})
-
 
 def _job(spec: ReleaseSpec | LinkedSpec, out: Path) -> AuditJob | LinkedAuditJob:
     if not isinstance(spec, LinkedSpec):
-        return AuditJob.of(spec, out)
+        domain = Domain.from_spec(spec.columns)
+        return AuditJob(spec, domain, plan_for(spec, domain), out)
     from synthdp.audit.linked import LinkedAuditJob
 
     return LinkedAuditJob.of(spec, out)
@@ -366,7 +356,9 @@ def audit_bundle(
     with audit_folder(job.out, "bundle") as kept:
         record = job.replayed("none" if replay_only else "simulated", pairs=pairs)
         check_covers(record, folder)
-        record = job.of_bundle(record, folder)
+        if isinstance(job, AuditJob):  # of linked tables each counts other rows
+            tables = noise_of(read_tables(folder), false_alarms=FALSE_ALARMS)
+            record = record.model_copy(update={"tables": tables})
         if not replay_only:
             record = job.on_twin(record, kept, folder)
         return record, write_record(record, job.out / PUBLIC_FILE)

@@ -95,7 +95,9 @@ def as_one(spec: LinkedSpec) -> ReleaseSpec:
     """What parts for one table ask of a spec: its row is the person, and its columns are all."""
     data = spec.dataset
     told = {name: getattr(data, name) for name in type(data).model_fields if name != "tables"}
-    rules = (r if isinstance(r, str) else f"{k}: {v}" for r in spec.constraints for k, v in _of(r))
+    rules = list[str]()
+    for rule in spec.constraints:
+        rules += [rule] if isinstance(rule, str) else [f"{k}: {v}" for k, v in rule.items()]
     out = spec.evaluation.held_out
     return ReleaseSpec.model_construct(
         synthdp=1,
@@ -128,10 +130,6 @@ def own_as_one(path: Path) -> ReleaseSpec:
     """A steward's own spec, of linked tables `as_one`; raises as `load_spec`."""
     spec = own_spec(path)
     return as_one(spec) if isinstance(spec, LinkedSpec) else spec
-
-
-def _of(rule: str | Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    yield from [("", rule)] if isinstance(rule, str) else rule.items()
 
 
 def written_columns(spec: LinkedSpec) -> dict[str, dict[str, Column]]:

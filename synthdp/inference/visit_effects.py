@@ -205,11 +205,9 @@ class _Asked:
         asked = self.measured[i]
         assert isinstance(asked, MeasuredEffect)
         own = self.tables.get(estimand_purpose(str(i + 1)), ())
-        tables = [self._shown(table, asked.rows) for table in own]
+        shown = {view: name for name, view in asked.rows.names.items()}
+        tables = [renamed(table, shown) for table in own]
         return _Source(tables, asked.adjusted, asked.given), asked.rows
-
-    def _shown(self, table: NoisyTable, rows: EffectRows) -> NoisyTable:
-        return renamed(table, {view: name for name, view in rows.names.items()})
 
     def answer(self, query: EffectQuery, views: Mapping[str, str]) -> EffectAnswer:
         """The answer of the first tables that have treatment, outcome and valid strata."""
@@ -246,8 +244,9 @@ class _Asked:
                 yield replace(source, adjusted=adjust, given=True)
             elif same:
                 yield source
+        shown = {view: name for name, view in rows.names.items()}
         others = [
-            self._shown(table, rows)
+            renamed(table, shown)
             for purpose, tables in self.tables.items()
             if views[purpose] == rows.view and not purpose.startswith(ESTIMAND)
             for table in tables

@@ -11,7 +11,7 @@ each level of the columns for which noise leaves something of the means. All of 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from synthdp.data.domain import Domain
@@ -26,13 +26,6 @@ from synthdp.privacy.plan import ReleasePlan
 from synthdp.spec.model import IdUnit, ReleaseSpec
 from synthdp.spec.model.evaluation import number_bounds
 from synthdp.spec.model.rules import counts_only, summed_numbers
-
-
-def moments_round(spec: ReleaseSpec, domain: Domain) -> Callable[[float], ProductSums] | None:
-    """How the moments are measured, if the spec has them measured."""
-    if not spec.privacy.shares.moments:
-        return None
-    return lambda mu: moment_sums(spec, domain, noise=1 / mu)
 
 
 def moment_sums(spec: ReleaseSpec, domain: Domain, *, noise: float = 1.0) -> ProductSums:
@@ -95,7 +88,9 @@ def plan_for(spec: ReleaseSpec, domain: Domain, *, like: ReleaseSpec | None = No
         domain,
         graph_rounds=with_screen(graph_rounds, spec, domain),
         estimands=estimand_rounds(spec, domain),
-        moments=moments_round(spec, domain),
+        moments=(lambda mu: moment_sums(spec, domain, noise=1 / mu))
+        if spec.privacy.shares.moments
+        else None,
     )
     check_estimands(plan, spec)
     return plan

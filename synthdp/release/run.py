@@ -292,7 +292,8 @@ def publish(
     force: bool,
     scores: Released[DpScores] | None = None,
 ) -> Path:
-    """Write the public bundle."""
+    """Write the public bundle; a prior is told of all tables that the rows follow."""
+    prior = fitted.prior
     content = BundleContent(
         spec=job.spec,
         run=job.folder.run,
@@ -307,19 +308,12 @@ def publish(
         scores=scores,
         estimands=estimands_of(job, fitted),
         heaps=fitted.heaps,
-        prior=prior_of(job, fitted),
+        prior=None
+        if prior is None
+        else fitted.known.map(lambda t: prior_json(LevelLaw.of_tables(t, job.domain, prior))),
         waves=job.waves,
     )
     return write_bundle(job.bundle, content, ledger=job.ledger, force=force, signer=job.signer)
-
-
-def prior_of(job: Job, fitted: Fitted) -> Released[dict[str, Any]] | None:
-    """The content of `prior.json`, if the spec has a prior: of all tables that the rows follow."""
-    if (prior := fitted.prior) is None:
-        return None
-    return fitted.known.map(
-        lambda tables: prior_json(LevelLaw.of_tables(tables, job.domain, prior))
-    )
 
 
 def estimands_of(job: Job, fitted: Fitted) -> Released[dict[str, Any]] | None:

@@ -284,7 +284,14 @@ def neighbours(
     corners = [
         *_many_rows(domain, rng, batch, max_rows),
         *_values_at_edges(domain, rng),
-        *_row_counts(domain, rng, batch),
+        *(
+            (
+                f"{n} rows where batches end and one more",
+                _rows(domain, rng, n),
+                _rows(domain, rng, 1),
+            )
+            for n in sorted({max(0, batch - 1), batch, 2 * batch - 1, 2 * batch, 3 * batch})
+        ),
     ]
     cases = [*_placed(corners), *_random(domain, rng, batch, max_rows, random_pairs)]
     for number, (name, shared, unit, place) in enumerate(cases):
@@ -365,13 +372,6 @@ def _lone_extremes(domain: Domain, rng: np.random.Generator, i: int) -> Iterator
             others = _rows(domain, rng, FULL)
             others[:, i] = rng.choice(choices, FULL)
             yield f"{name}, {kind}", others, alone
-
-
-def _row_counts(domain: Domain, rng: np.random.Generator, batch: int) -> Iterator[Case]:
-    """Numbers of rows at multiples of the batch."""
-    for rows in sorted({max(0, batch - 1), batch, 2 * batch - 1, 2 * batch, 3 * batch}):
-        name = f"{rows} rows where batches end and one more"
-        yield name, _rows(domain, rng, rows), _rows(domain, rng, 1)
 
 
 def _many_rows(

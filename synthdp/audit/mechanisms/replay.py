@@ -271,7 +271,9 @@ class Recorder:
         self.latent_calls: list[LatentCall] = []
         self._identity, self._coupling, self._first = side.identity, coupling, first
         self._batches, self._in_batch = 0, side.identity
-        self._units = _first_rows(side)
+        units = side.table.fit_units
+        first_rows = slice(None) if units is None else np.unique(units, return_index=True)[1]
+        self._units = side.identity[first_rows]  # of one row of each unit, in the order of units
 
     def discrete_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
         return self._noise("discrete", counts, sigma, 1.0)
@@ -379,13 +381,6 @@ class Recorder:
         draws_of_batch = sum(c.batch_number == self._batches for c in self.latent_calls)
         key = self._batches, draws_of_batch, width
         return self._coupling.latents(key, width, self._in_batch)
-
-
-def _first_rows(side: Side) -> npt.NDArray[np.intp]:
-    """The identity of one row of each unit, in the order of the units' numbers."""
-    if (units := side.table.fit_units) is None:
-        return side.identity
-    return side.identity[np.unique(units, return_index=True)[1]]
 
 
 class Kept:
