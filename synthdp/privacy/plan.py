@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import dp_accounting
 from pydantic import SerializerFunctionWrapHandler, model_serializer
@@ -29,9 +29,6 @@ from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
 from synthdp.privacy.mechanisms.scores import ScoreBudget
 from synthdp.privacy.mechanisms.sums import ProductSums
 from synthdp.spec.model import Model
-
-if TYPE_CHECKING:
-    from synthdp.privacy.mechanisms.views import OnView
 
 # Purposes, as ledgers and certificates name them; those of the graph, and of estimands, have a name
 # of their own each.
@@ -133,7 +130,7 @@ class ReleasePlan:
     stage may release, by name. `targets`: training of the targets' heads. `train`:
     training of the network. `scores`: published scores. `forms` and `texts`: how the values of
     unknown columns are written and where they lie, and texts that many rows have, for a draft.
-    `linked`: looks at persons with visits, by purpose.
+    `linked`: looks at persons with visits (`mechanisms.views.OnView`), by purpose.
     """
 
     epsilon: float
@@ -151,7 +148,7 @@ class ReleasePlan:
     scores: ScoreBudget | None = None
     forms: NoisyMarginals | None = None
     texts: TextBudget | None = None
-    linked: Mapping[str, OnView[Any]] = field(default_factory=dict, hash=False)
+    linked: Mapping[str, Any] = field(default_factory=dict, hash=False)
     holdout: float = 0.0
 
     @cached_property
