@@ -23,11 +23,9 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.inference.estimands import estimand_results, exact_results
 from synthdp.inference.figures import Figure
-from synthdp.model.contrasts import chosen_contrast
-from synthdp.model.estimands import contrast_name, tables_and_sums
+from synthdp.model.estimands import chosen_contrast, contrast_name, tables_and_sums
 from synthdp.model.planning import plan_for
-from synthdp.privacy.mechanisms.contrasts import ContrastBudget
-from synthdp.privacy.mechanisms.sums import NoisySums, Sums
+from synthdp.privacy.mechanisms.sums import ContrastBudget, NoisySums, Sums
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table
 from synthdp.spec.load.loader import load_spec

@@ -31,9 +31,9 @@ from benchmarks.surveys_model import ROWS, Survey
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.errors import BudgetError
-from synthdp.inference.contrasts import OVERLAP
 from synthdp.inference.estimands import estimand_results, exact_sums
 from synthdp.inference.figures import Figure, Rows
+from synthdp.inference.sums import OVERLAP
 from synthdp.model.planning import plan_for
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table

@@ -29,6 +29,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from benchmarks import adult, adult_protocol
 from benchmarks.tables import newcomer_spec, released
@@ -54,6 +55,8 @@ GROUPS = {
     "wine": ("type", "red", "alcohol"),
 }
 """Of each table: a column and the level that one group has, and the column of young and old."""
+WORDS = {"none": "none", "iid": "same law", "one": "one group", "young": "lower third",
+         "old": "upper third", "noisy": "a third\ndrawn anew"}  # fmt: skip
 ROWS, ANEW = 2000, 1 / 3
 
 
@@ -197,6 +200,35 @@ def priors(asked: argparse.Namespace) -> None:
         print(*found, sep="\n", flush=True)
     cells = known.drop(columns="run").groupby(KEY[:-1])
     print(pd.concat({"mean": cells.mean(), "error": cells.sem()}, axis=1).round(4).to_string())
+
+
+def plot(runs: pd.DataFrame, waves: pd.DataFrame, path: Path) -> None:
+    """TV2 of whole releases by prior, as parts of that without one; and of waves."""
+    figure = Figure(figsize=(11, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    own = runs[(runs["of"] == "releases") & (runs["epsilon"] == runs["epsilon"].min())]
+    for place, (name, group) in enumerate(own.groupby("table")):
+        cells = group.groupby("prior")["tv2"]
+        alone = cells.mean()["none"]
+        means, errors = cells.mean()[[*PRIORS]] / alone, cells.sem()[[*PRIORS]] / alone
+        at = np.arange(len(PRIORS)) + (place - 1) / 8
+        left.errorbar(at, means, errors, fmt="o", capsize=3, label=name)
+    left.axhline(1, color="grey", linewidth=0.8)
+    left.set_xticks(range(len(PRIORS)), [WORDS[prior] for prior in PRIORS])
+    left.set(ylim=(0, None), title="epsilon .1: TV2 over that without a prior (± standard error)")
+    left.legend(loc="lower right")
+    means = waves.groupby("release")["tv2"].mean()
+    series = [n for n in means.index if n.startswith("w")]
+    numbers = sorted(int(name[1:]) for name in series)
+    right.plot([n + 1 for n in numbers], [means[f"w{n}"] for n in numbers], "o-", label="the wave")
+    for name, label, style in (
+        ("single", "one release that spends all", "--"),
+        ("alone", "the last without those before", ":"),
+    ):
+        right.axhline(means[name], color="grey", linestyle=style, label=label)
+    right.set(ylim=(0, None), xlabel="wave", title="TV2 of twelve waves under one cap of epsilon 1")
+    right.legend(loc="lower right")
+    figure.savefig(path)
 
 
 def main() -> None:

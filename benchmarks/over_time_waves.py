@@ -33,7 +33,7 @@ from synthdp.data.encoding import encode
 from synthdp.evaluate.fidelity import fidelity
 from synthdp.files import SUMS
 from synthdp.graph.level_groups import equal_groups
-from synthdp.ledger.filter import FOR_LOST, gaussian_delta, gaussian_epsilon
+from synthdp.ledger.composition import FOR_LOST, gaussian_delta, gaussian_epsilon
 from synthdp.release.run import release
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle

@@ -24,6 +24,7 @@ from benchmarks import (
     membership_plot,
     numeric,
     orientation,
+    over_time,
     peers_plot,
     scaling,
     tables_plot,
@@ -50,6 +51,9 @@ PICTURES: dict[str, Callable[[Path], object]] = {
     "membership": lambda path: membership_plot.plot(_table("membership"), path),
     "numeric": lambda path: numeric.plot(_table("numeric_tests"), _table("numeric_pc"), path),
     "orientation": lambda path: orientation.plot(_table("orientation"), path),
+    "over_time": lambda path: over_time.plot(
+        _table("over_time_priors"), _table("over_time_waves"), path
+    ),
     "peers": lambda path: peers_plot.plot(_table("peers"), path),
     "scaling": lambda path: scaling.plot(scaling.held(again=False), path),
     "tables": lambda path: tables_plot.plot(_table("tables"), path),

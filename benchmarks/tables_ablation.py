@@ -103,7 +103,7 @@ VARIANTS: dict[str, Variant] = {
     "bins of equal width": Variant(_wide_bins),
     "missing one by one": Variant(
         patches=(
-            (f"{PAIRS}missing_patterns", lambda tables, columns: ()),
+            (f"{PAIRS}missing_groups", lambda tables, columns: ()),
             (f"{SEARCH}likely_partners", lambda tables, columns: []),
         )
     ),

@@ -288,7 +288,9 @@ def main() -> None:
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON")
     parser.add_argument("--predict", action="store_true")
     args = parser.parse_args()
-    rows = pd.read_csv(RESULTS).to_dict("records") if RESULTS.exists() else []
+    rows = (
+        pd.read_csv(RESULTS, dtype={"epsilon": str}).to_dict("records") if RESULTS.exists() else []
+    )
     for name in args.sets:
         spec, outcome = spec_of(name, 1.0), OUTCOMES[name]
         train, held = split(both(name), spec.dataset.persons.key)

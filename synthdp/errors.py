@@ -188,7 +188,9 @@ def disk_errors(what: str, *, hint: str) -> Iterator[None]:
         raise OutputError(f"{what}: {why}", hint=hint) from None
 
 
-RELEASE_PACKAGES = ("torch", "opacus", "opendp", "mlflow", "sklearn", "joblib")
+RELEASE_PACKAGES = (
+    "torch", "opacus", "opendp", "mlflow", "sklearn", "joblib", "starlette", "uvicorn",
+)  # fmt: skip
 """What the extra `release` installs, by the names that are imported."""
 
 

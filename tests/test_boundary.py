@@ -31,7 +31,6 @@ KERNEL = "synthdp/privacy/"
 FOR_STEWARD = {
     "synthdp/audit/plan.py",
     "synthdp/release/judge.py",
-    "synthdp/release/judged_visits.py",
     "synthdp/release/tracked.py",
     "synthdp/privacy/private.py",
 }
@@ -52,7 +51,6 @@ TABLE_READERS = {
     "synthdp/bundle/linked.py",
     "synthdp/inference/model_only.py",
     "synthdp/release/job.py",
-    "synthdp/release/prior.py",
     "synthdp/verify/diff.py",
 }
 KEY_HOLDERS = (KERNEL,)

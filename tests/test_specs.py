@@ -11,7 +11,7 @@ import pytest
 
 from synthdp.audit import shadow_spec
 from synthdp.data import Domain, builtin, encode
-from synthdp.model.planning import plan_for
+from synthdp.model import plan_for
 from synthdp.privacy.calibration import make_plan
 from synthdp.release import release
 from synthdp.spec import load_spec

@@ -22,7 +22,7 @@ NAVIGATION = {
     "Start": "quickstart commands python",
     "Hold a table": "steward running publishing guides/one-question guides/epsilon guides/graphs"
     " guides/size guides/several-rows guides/visits guides/waves guides/gates guides/pipelines"
-    " reference/spec",
+    " guides/desk reference/spec",
     "Judge a release": "reviewer privacy-model threat-model known-limits advisories papers symbols",
     "Use a bundle": "consumer inference gallery",
     "Evidence": "benchmarks benchmarks/tables benchmarks/graphs benchmarks/answers"

@@ -516,7 +516,7 @@ class Bundle:
     def _public(self) -> PublicContent:
         """What its public report shows."""
         from synthdp.bundle.content import Bundle as Stated
-        from synthdp.bundle.derived import public_content
+        from synthdp.bundle.write import public_content
         from synthdp.spec.load.loader import load_spec
 
         load_spec(self.path / SPEC)  # one of linked tables is refused before files are missed

@@ -21,16 +21,16 @@ import numpy as np
 import numpy.typing as npt
 
 from synthdp.audit.folder import MEASUREMENTS, TARGETS, AttackFolder
-from synthdp.audit.mechanisms.calls import Replayed
-from synthdp.audit.mechanisms.canaries import HALF_NOISE
-from synthdp.audit.mechanisms.persons import (
+from synthdp.audit.mechanisms.calls import (
     ALIKE,
     SPREAD,
+    Replayed,
     canaries,
     person_neighbours,
     random_persons,
     read,
 )
+from synthdp.audit.mechanisms.canaries import HALF_NOISE
 from synthdp.audit.mechanisms.replay import merged, replay
 from synthdp.audit.membership import Board, attack_facts, attack_shadows, two_worlds
 from synthdp.audit.plan import (

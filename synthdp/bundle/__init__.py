@@ -4,6 +4,6 @@ from synthdp import door
 
 __getattr__ = door(
     __name__,
-    "audit_record certificate_text deployment linked linked_files noisy_values signing "
-    "table_files content derived descriptions waves write",
+    "audit_record certificate_text descriptions linked linked_files noisy_values signing "
+    "table_files content write waves",
 )

@@ -1,5 +1,5 @@
 """The files of a bundle of persons with visits: those that follow from the others, as
-`bundle.derived` has them of one table, and how all are written, as `bundle.write` does.
+`bundle.write` has them of one table, and how all are written, as it does.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ from synthdp.bundle.content import (
     released,
     written,
 )
-from synthdp.bundle.deployment import DEPLOYMENT
-from synthdp.bundle.derived import DERIVED, EFFECTS, Derived, as_json
 from synthdp.bundle.descriptions import (
     DATACARD,
+    DEPLOYMENT,
     public_spec,
     quoted_yaml,
     readme_facts,
@@ -54,7 +53,16 @@ from synthdp.bundle.table_files import (
     write_csv,
     write_parquet,
 )
-from synthdp.bundle.write import planned_facts, sum_and_sign, word, write_texts
+from synthdp.bundle.write import (
+    DERIVED,
+    EFFECTS,
+    Derived,
+    as_json,
+    planned_facts,
+    sum_and_sign,
+    word,
+    write_texts,
+)
 from synthdp.data.kinds import column_kind
 from synthdp.files import read_text
 from synthdp.graph.causal import CausalGraph, GraphEdge
@@ -278,11 +286,11 @@ LINKED_DERIVED: Mapping[str, Derived] = {
         lambda b: render_visits(visit_content(b)), "does not show what the bundle's other files say"
     ),
 }
-"""As `derived.DERIVED`."""
+"""As `write.DERIVED`."""
 
 
 def linked_files(spec: LinkedSpec) -> tuple[str, ...]:
-    """Every file of a bundle, but for its sums and what `derived.OPTIONAL` names."""
+    """Every file of a bundle, but for its sums and what `write.OPTIONAL` names."""
     privacy = ("privacy/certificate.json", "privacy/ledger.json", "privacy/profile.json")
     tables = [file for pair in table_files(spec).values() for file in pair]
     primary = {MARGINALS, *MODEL_FILES, *privacy, "spec.yaml", *tables}

@@ -17,10 +17,10 @@ from synthdp.files import parse_json, read_text
 from synthdp.graph.level_groups import LevelLaw, with_heaps
 from synthdp.graph.predict import prior_used
 from synthdp.graph.prior import Prior
-from synthdp.privacy.mechanisms.contrasts import ContrastBudget
 from synthdp.privacy.mechanisms.frequent_texts import NoisyTexts
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.sums import (
+    ContrastBudget,
     NoisyContrast,
     NoisyProducts,
     ProductSums,

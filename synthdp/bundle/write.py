@@ -1,17 +1,30 @@
 """The public bundle: the only output of a release that is meant for others.
 
+Spec, ledger, certificate, profile, graph, noisy counts, estimands, model and rows are primary: no
+other file tells them. `DERIVED` has the rest. `write_bundle` writes what the table says, and
+`verify` writes it again and compares bytes.
+
 Everything that came out of rows must be `Released`, with receipts of charges in the ledger on disk
 (`synthdp.bundle.content`). The folder appears whole or not at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from synthdp.bundle.audit_record import AuditRecord
 from synthdp.bundle.certificate import Certificate, certify, profile_of, profile_svg
+from synthdp.bundle.certificate_text import (
+    effects_svg,
+    for_people,
+    render,
+    template_text,
+)
 from synthdp.bundle.content import (
     MODEL_FILES,
     REPORT,
@@ -24,23 +37,221 @@ from synthdp.bundle.content import (
     refuse,
     sha256,
 )
-from synthdp.bundle.deployment import DEPLOYMENT
-from synthdp.bundle.derived import DERIVED, EFFECTS, Derived, as_json
-from synthdp.bundle.descriptions import public_spec, spec_yaml
+from synthdp.bundle.descriptions import (
+    DATACARD,
+    DEPLOYMENT,
+    arrow_strengths,
+    datacard,
+    deployment_record,
+    deployment_yaml,
+    graph_title,
+    pairs_counted,
+    public_spec,
+    readme,
+    spec_yaml,
+)
 from synthdp.bundle.noisy_values import ESTIMANDS, PRIOR, heaps_json, tables_json
 from synthdp.bundle.signing import STATEMENT, Signer, make_statement, sign
-from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME, write_csv, write_parquet
-from synthdp.bundle.waves import WAVES, waves_json
-from synthdp.files import SUMS
+from synthdp.bundle.table_files import (
+    CROISSANT,
+    CSV_NAME,
+    PARQUET_NAME,
+    croissant,
+    descriptor,
+    write_csv,
+    write_parquet,
+)
+from synthdp.bundle.waves import INNOVATIONS, WAVES, innovations_json, waves_json, waves_told
+from synthdp.evaluate.fidelity import sampling_floor
+from synthdp.files import SUMS, read_text
+from synthdp.graph.level_groups import groups_of, on_groups
 from synthdp.ledger.entries import Balance, Entry, balance_at_reservation
+from synthdp.privacy.mechanisms.scores import compared
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.private import Released
 from synthdp.progress import Steps
+from synthdp.report.prose import say
+from synthdp.report.public.content import About, PublicContent, mean_noise, measured_pairs
+from synthdp.report.public.page import render_public
+from synthdp.report.sections import GraphView, budget_left
 from synthdp.spec.model import ReleaseSpec
 
 if TYPE_CHECKING:
     from synthdp.ledger.ledger import Ledger
+
+
+EFFECTS = "privacy/effects.svg"
+
+
+@dataclass(frozen=True)
+class Derived:
+    """How the text of a file follows from the bundle (None: the spec asks for no such file).
+
+    `wrong` is what `verify` says of another text.
+    """
+
+    make: Callable[[Any], str | None]
+    wrong: str
+
+
+def _datacard(b: Bundle) -> str:
+    linked = any(edge.structural for edge in b.graph.edges)
+    strengths = arrow_strengths(b.graph, b.codes, b.domain, b.tables) if linked else ()
+    groups = groups_of(b.tables, b.domain)
+    tables = [on_groups(table, groups) for table in b.tables]
+    pairs = tuple(measured_pairs(groups.coarse, groups.of(b.codes), tables))
+    return datacard(b.spec, b.certificate, b.graph, b.tables, strengths, pairs, day=b.day)
+
+
+DERIVED: dict[str, Derived] = {
+    "privacy/certificate.md": Derived(
+        lambda b: render(b.certificate), "does not say what privacy/certificate.json says"
+    ),
+    "README.md": Derived(
+        lambda b: readme(b.spec, b.certificate, day=b.day),
+        "does not say what spec.yaml and privacy/certificate.json say",
+    ),
+    "PEOPLE.md": Derived(
+        lambda b: for_people(b.certificate), "does not say what privacy/certificate.json says"
+    ),
+    "synthdp.R": Derived(
+        lambda b: template_text("synthdp.R.j2"), "is not the script that synthdp writes"
+    ),
+    DATACARD: Derived(
+        _datacard,
+        "does not say what spec.yaml, graph.json, marginals.json, synthetic.csv and"
+        " privacy/certificate.json say",
+    ),
+    EFFECTS: Derived(
+        lambda b: effects_svg(b.certificate), "does not show what privacy/certificate.json says"
+    ),
+    "privacy/profile.svg": Derived(
+        lambda b: profile_svg(b.profile, b.certificate), "does not show privacy/profile.json"
+    ),
+    DEPLOYMENT: Derived(
+        lambda b: (
+            None
+            if (record := deployment_record(b.spec, b.certificate, day=b.day)) is None
+            else deployment_yaml(record)
+        ),
+        "does not say what spec.yaml and privacy/certificate.json say",
+    ),
+    "graph.svg": Derived(
+        lambda b: b.graph.to_svg(title=graph_title(b.spec)), "does not show graph.json"
+    ),
+    "datapackage.json": Derived(
+        lambda b: as_json(descriptor(b.spec, run=b.certificate.run, csv=b.csv)),
+        f"does not describe {CSV_NAME} as the spec does",
+    ),
+    CROISSANT: Derived(
+        lambda b: as_json(
+            croissant(b.spec, b.certificate, day=b.day, csv=b.csv, parquet=b.parquet)
+        ),
+        "does not describe the table as spec.yaml and privacy/certificate.json do",
+    ),
+    INNOVATIONS: Derived(
+        lambda b: as_json(innovations_json(b.tables, b.waves, b.spec)) if b.waves else None,
+        "does not follow from waves.json and marginals.json",
+    ),
+    REPORT: Derived(
+        lambda b: render_public(public_content(b)),
+        "does not show what the bundle's other files say",
+    ),
+}
+"""Every derived file by its name, the public report last: it shows others."""
+
+# In a bundle only where the spec states its publication, has estimands, a prior or a wave before,
+# or a key was given. SUMS lists all but the statement, which names SUMS.
+BY_SPEC = (DEPLOYMENT, ESTIMANDS, PRIOR, WAVES, INNOVATIONS)
+OPTIONAL = (*BY_SPEC, STATEMENT)
+PRIMARY = (
+    "graph.json",
+    "marginals.json",
+    *MODEL_FILES,
+    "privacy/certificate.json",
+    "privacy/ledger.json",
+    "privacy/profile.json",
+    "spec.yaml",
+    CSV_NAME,
+    PARQUET_NAME,  # derived, but its bytes differ by version: `verify` compares its rows
+)
+FILES = tuple(sorted({*PRIMARY, *DERIVED} - {*OPTIONAL}))
+
+
+def as_json(content: object) -> str:
+    """JSON for files: readable, stable, and never NaN or infinity."""
+    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+# --- the public report ---
+
+
+def public_content(bundle: Bundle) -> PublicContent:
+    """The content of the page, made of the bundle's other files and of nothing else.
+
+    It takes no values: whatever is not published cannot get into it. Raises what parts of a
+    `Bundle` do.
+    """
+    spec, graph = bundle.spec, bundle.json("graph.json")
+    groups = groups_of(bundle.tables, bundle.domain)
+    facts, drawn = bundle.certificate.model_dump(mode="json"), spec.sampling.rows
+    balance = bundle.json("privacy/ledger.json")["balance"]
+    floors = {
+        name: sampling_floor(
+            bundle.codes, bundle.domain, tables, first=drawn or 1, second=max(1, facts["rows"])
+        )
+        for name, tables in compared(bundle.domain).items()
+    }
+    return PublicContent(
+        domain=groups.coarse,
+        facts=facts,
+        about=About(
+            description=spec.dataset.description,
+            licence=spec.dataset.licence,
+            day=bundle.day,
+            budget=budget_left(
+                spec.privacy.epsilon,
+                balance["epsilon"],
+                balance["cap_epsilon"],
+                balance.get("together"),
+            ),
+        ),
+        effects=read_text(bundle.folder / EFFECTS),
+        profile=[(float(p["epsilon"]), float(p["delta"])) for p in bundle.profile["points"]],
+        graph=GraphView.of(bundle.graph, mode=spec.graph.mode, validation=graph.get("validation")),
+        tables=[on_groups(table, groups) for table in bundle.tables],
+        codes=groups.of(bundle.codes),
+        rows=drawn or 0,
+        estimands=bundle.json(ESTIMANDS)["estimands"] if spec.estimands else (),
+        prior=bundle.json(PRIOR)["tables"] if spec.prior else (),
+        means=mean_noise(bundle.domain, bundle.codes, bundle.tables),
+        gates=bundle.gates_told,
+        floors={name: round(floor, 6) for name, floor in floors.items()},
+        first=spec.evaluation.targets,
+        notes=(
+            *((f"Note: {whom}",) if (whom := spec.dataset.privacy_unit.whom) else ()),
+            *_left_out(bundle),
+            *_prior(bundle),
+            *waves_told(bundle.tables, bundle.waves, spec),
+            *(f"Every synthetic row fulfils the constraint {text}" for text in spec.constraints),
+        ),
+    )
+
+
+def _prior(bundle: Bundle) -> Iterator[str]:
+    """What the tables were shrunk to, and how much of it they took, if to anything."""
+    if (prior := bundle.spec.prior) is not None:
+        used = [table["used"] for table in bundle.json(PRIOR)["tables"]]
+        yield say("prior", name=prior.name, used=sum(used) / len(used), tables=len(used))
+
+
+def _left_out(bundle: Bundle) -> Iterator[str]:
+    """How many pairs mode predict left out, if any."""
+    measured, pairs = len(pairs_counted(bundle.tables)), math.comb(len(bundle.domain), 2)
+    if bundle.spec.graph.mode == "predict" and measured < pairs:
+        yield say("left_out", measured=measured, pairs=pairs)
+
 
 # Steps of `write_bundle`.
 WRITING = ("certificate", "table", "descriptions and profile", "public report")

@@ -1,8 +1,8 @@
 """What each dataset has spent, on what and by whom, against its cap: as facts, text and a picture.
 
-Reservations of a dataset add up, or count by a Gaussian filter (`ledger.ledger` and `ledger.filter`
-have the proofs), so that each begins where the one before it ended: the picture is a waterfall.
-Everything here is public or the steward's own; nothing comes out of rows.
+Reservations of a dataset add up, or count by a Gaussian filter (`ledger.ledger` and
+`ledger.composition` have the proofs), so that each begins where the one before it ended: the
+picture is a waterfall. Everything here is public or the steward's own; nothing comes out of rows.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 from synthdp.api.text import Rows, render
 from synthdp.drawing.charts import COOL, FAINT, HOT, INK, frame, label, line, shortened
 from synthdp.errors import BudgetError, printable
+from synthdp.ledger.composition import Wave
 from synthdp.ledger.entries import Balance, Entry, balance_of_entries
 from synthdp.ledger.ledger import Ledger
-from synthdp.ledger.waves import Wave
 from synthdp.spec import addresses
 
 Facts = Mapping[str, Any]

@@ -17,6 +17,7 @@ import typer
 
 from synthdp import __version__
 from synthdp.cli.bundle import answer, copies, effect, export, index, sample, show_pair
+from synthdp.cli.desk import desk
 from synthdp.cli.graph import graph_app
 from synthdp.cli.options import Commands, begin, say, show_error, shown, terminable
 from synthdp.cli.plan import attack, budget, plan, release, resume, study, watch
@@ -35,7 +36,7 @@ app = typer.Typer(
 app.add_typer(graph_app, name="graph", **shown("graph"))
 app.add_typer(review_app)
 for command in (
-    *(validate, schema, init, inspect, plan, watch, release, resume, attack),
+    *(validate, schema, init, inspect, desk, plan, watch, release, resume, attack),
     *(budget, sample, answer, effect, copies, index, export, study),
 ):
     app.command(**shown(command.__name__))(command)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from synthdp.cli.options import Json, Out, SpecArgument, show, working, write_file
-from synthdp.errors import BudgetError, OutputError, SpecError, SynthdpError
+from synthdp.errors import BudgetError, OutputError, SpecError
 
 if TYPE_CHECKING:
     from synthdp.api.checked import Checked
@@ -51,7 +51,8 @@ def plan(
     """Show every spend, the ledger before and after, and the expected cost and quality; reads no
     rows, also where it rehearses.
     """
-    from synthdp.api.spec import Spec, check_affordable, check_plain
+    from synthdp.api.release import check_plain
+    from synthdp.api.spec import Spec, check_affordable
 
     epsilons = [] if what_if is None else _epsilons(what_if, "--what-if")
     half_width = None if goal is None else _half_width(goal)
@@ -98,23 +99,13 @@ def watch(
 
 def _tell(found: Checked, epsilons: list[float], *, head: str, as_json: bool) -> None:
     """Print what a text shows, and the forecast where it is a spec."""
-    from synthdp.api.spec import check_affordable
-    from synthdp.api.text import forecast_text
+    from synthdp.api.drafts import forecast
 
-    facts, told = found.to_json(), ""
-    if found.spec is not None:
-        try:
-            own = [] if found.spec.linked else [found.spec.content.privacy.epsilon, *epsilons]
-            planned, balance = found.spec.planned(own)
-            facts, told = facts | {"plan": planned.to_json()}, forecast_text(planned.facts)
-            if found.spec.linked is None:
-                check_affordable(found.spec, planned, balance)
-        except SynthdpError as error:  # such as a cap, or a budget that cannot be planned
-            facts, told = facts | {"refused": error.to_json()}, f"{told}\nrefused: {error}".strip()
+    facts, told = forecast(found, epsilons)
     head += "no mistakes" if found.spec else "not a spec yet"
     lines = [head, str(found), told, "no row was read, nothing was spent"]
     text = "\n".join(filter(None, lines))
-    show(facts, as_json=as_json, indent=None, text=lambda: text)
+    show(found.to_json() | facts, as_json=as_json, indent=None, text=lambda: text)
     sys.stdout.flush()
 
 
@@ -234,7 +225,7 @@ def release(
     with budget_noted():
         linked = linked_in(text := own_text(spec), path=str(spec))
     if linked is not None:
-        from synthdp.api.spec import check_plain
+        from synthdp.api.release import check_plain
         from synthdp.release.linked import release_linked
 
         check_plain({"--accept-refusals": accept_refusals})
@@ -276,7 +267,7 @@ def resume(
         path, text = kept_spec(out)
         linked = linked_in(text, path=str(path))
     if linked is not None:
-        from synthdp.api.spec import check_plain
+        from synthdp.api.release import check_plain
         from synthdp.release.linked import resume_linked
 
         check_plain({"--spec": spec})

@@ -4,5 +4,5 @@ from synthdp import door
 
 __getattr__ = door(
     __name__,
-    "basis kinds builtin cells column_domain domain encoding level_groups visits",
+    "basis kinds builtin cells column_domain domain encoding level_groups visits kinds.ranges",
 )

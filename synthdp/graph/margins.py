@@ -40,7 +40,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg.lapack import dposv
 from scipy.ndimage import median_filter
-from scipy.special import erfcx, expit, log_ndtr, ndtr
+from scipy.special import erfcx, log_ndtr, ndtr, softmax
 
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.graph.missing_patterns import with_common_shares
@@ -109,6 +109,24 @@ class SmoothingSettings:
 
 
 SETTINGS = SmoothingSettings()
+
+
+@dataclass(frozen=True)
+class TiltSettings:
+    """How the margin of a prior is tilted: by a slope, a bend and so many `cosines`, with normal
+    weights of these precisions and `variances`, of which the likeliest is taken. `cost`: nats.
+
+    Chosen on Adult and wine at epsilon .1. With 32 cosines and no cost, wine's right margins were
+    2% worse.
+    """
+
+    cosines: int = 8
+    slope: float = 4.0
+    variances: tuple[float, ...] = tuple(4.0**k for k in range(-6, 3))
+    cost: float = 2.0
+
+
+TILT = TiltSettings()
 
 
 def one_way_probabilities(
@@ -201,23 +219,55 @@ def margin_with_prior(
     column: ColumnDomain, shares: Floats, sigma: float, public: Floats
 ) -> tuple[Probabilities, float]:
     """Probabilities of levels from noisy `shares` and `public` counts, and how much of them is the
-    prior's. Of ordered bins it is the mean over the margin with and without the prior, by the
-    likelihoods of what was seen, given what all bins hold together.
+    prior's. Of ordered bins it is the mean over three margins: without the prior, with it, and with
+    it tilted, by the likelihoods of what was seen, given what all bins hold together.
     """
     rows, body = float(public.sum()), body_of(column)
-    found = shrunk_to(public / rows, shares, sigma, rows)
-    margin = margin_probabilities(column, found.shares, found.sigma)
-    alone = _smooth_body(column, shares, sigma)
+    prior, alone = public / rows, _smooth_body(column, shares, sigma)
     if alone is None:
-        return margin, found.used
-    off, noise, expected, total = found.off[body], sigma**2, public[body] / rows, alone[2]
-    own = float((np.log(off + noise) + (shares[body] - expected) ** 2 / (off + noise)).sum())
-    missed = total - float(found.shares[body].sum())
-    given = _normal(missed, float((off * noise / (off + noise)).sum()))
-    given -= _normal(total - float(expected.sum()), float(off.sum()))
-    part = float(expit(given - own / 2 - alone[0]))
-    mean = part * margin + (1 - part) * margin_probabilities(column, shares, sigma)
-    return mean, part * found.used
+        found = shrunk_to(prior, shares, sigma, rows)
+        return margin_probabilities(column, found.shares, found.sigma), found.used
+    total = alone[2]
+    likelihoods, used = [alone[0]], [0.0]
+    margins = [margin_probabilities(column, shares, sigma)]
+    for start, cost in ((prior, 0.0), _tilted(column, public, shares, sigma, total)):
+        found = shrunk_to(start, shares, sigma, rows)
+        off, noise, expected = found.off[body], sigma**2, start[body]
+        own = float((np.log(off + noise) + (shares[body] - expected) ** 2 / (off + noise)).sum())
+        missed = total - float(found.shares[body].sum())
+        given = _normal(missed, float((off * noise / (off + noise)).sum()))
+        given -= _normal(total - float(expected.sum()), float(off.sum()))
+        likelihoods.append(given - own / 2 - cost)
+        margins.append(margin_probabilities(column, found.shares, found.sigma))
+        used.append(found.used)
+    parts = softmax(likelihoods)
+    return parts @ np.array(margins), float(parts @ used)
+
+
+def _tilted(
+    column: ColumnDomain, public: Floats, shares: Floats, sigma: float, total: float
+) -> tuple[Floats, float]:
+    """Shares of `public` counts, of which those of ordered bins are tilted: times a smooth function
+    that makes them likeliest for noisy `shares` of so large a `total`; and what that costs, in
+    nats. One row is added, so that it says nothing of bins that the prior lacks.
+    """
+    body, tilt = body_of(column), TILT
+    carrier = np.log(public[body] + 1 / len(body))
+    basis = _waves(len(body))[:, : 2 + tilt.cosines]
+    decay = np.arange(1, basis.shape[1] - 1.0) ** SETTINGS.decay
+    weights, best = np.zeros(basis.shape[1]), (-math.inf, public)
+    for variance in tilt.variances:
+        precision = np.append([tilt.slope] * 2, decay / variance)
+        likelihood, inside, weights = _fitted(
+            shares[body], sigma, total, basis, precision, weights, carrier
+        )
+        best = max(best, (likelihood, inside), key=lambda one: one[0])
+    met = -float(np.square((shares[body] - best[1]) / sigma).sum()) / 2 - len(body) * math.log(
+        sigma
+    )
+    tilted = public / max(float(np.delete(public, body).sum()), 1e-300) * max(1 - total, 0.0)
+    tilted[body] = best[1]
+    return tilted / tilted.sum(), met - best[0] + tilt.cost
 
 
 def _smooth_body(
@@ -452,12 +502,21 @@ def _waves(bins: int) -> Floats:
 
 
 def _fitted(
-    values: Floats, sigma: float, total: float, basis: Floats, precision: Floats, weights: Floats
+    values: Floats,
+    sigma: float,
+    total: float,
+    basis: Floats,
+    precision: Floats,
+    weights: Floats,
+    carrier: Floats | float = 0.0,
 ) -> tuple[float, Floats, Floats]:
-    """Log likelihood, shares and weights of one smoothness, by Gauss and Newton from `weights`."""
+    """Log likelihood, shares and weights of one smoothness, by Gauss and Newton from `weights`.
+
+    The `carrier` is what logarithms of shares are without any weight.
+    """
 
     def shares_of(weights: Floats) -> Floats:
-        logarithm = basis @ weights
+        logarithm = carrier + basis @ weights
         raised = np.exp(logarithm - logarithm.max())
         return np.asarray(total * raised / raised.sum())
 

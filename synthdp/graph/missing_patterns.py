@@ -42,7 +42,7 @@ class Compared(NamedTuple):
     above_chance: float
 
 
-def missing_patterns(
+def missing_groups(
     tables: Sequence[NoisyTable], columns: Sequence[ColumnDomain]
 ) -> tuple[tuple[str, ...], ...]:
     """Groups of columns whose missing levels, the last ones, come together, in column order."""
@@ -52,7 +52,7 @@ def missing_patterns(
         merged = False
         for pair in sorted(likely, key=lambda pair: -likely[pair].gain):
             first, second = (next(g for g in groups if name in g) for name in pair)
-            if first is not second and _together(first, second, likely):
+            if first is not second and missing_together(first, second, likely):
                 groups = [g for g in groups if g is not first and g is not second]
                 groups, merged = [*groups, first | second], True
                 break
@@ -92,7 +92,7 @@ def with_common_shares(
 ) -> list[Floats]:
     """The `margins` `[levels]` of `columns`, with one share missing for all of a pattern."""
     out = {column.name: margin for column, margin in zip(columns, margins, strict=True)}
-    for pattern in missing_patterns(tables, columns):
+    for pattern in missing_groups(tables, columns):
         holding = _by_columns(tables, pattern)
         precision = [_missing(holding, name).deviation ** -2 for name in pattern]
         common = float(np.average([out[name][-1] for name in pattern], weights=precision))
@@ -165,7 +165,7 @@ def _density(distance: float, deviation: float) -> float:
     return math.exp(-((distance / deviation) ** 2) / 2) / (deviation * math.sqrt(2 * math.pi))
 
 
-def _together(
+def missing_together(
     first: Collection[str], second: Collection[str], likely: Mapping[Pair, Compared]
 ) -> bool:
     """Whether all of `first` and all of `second` are missing together.

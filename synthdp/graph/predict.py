@@ -44,7 +44,7 @@ from itertools import combinations, product
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import softmax
 
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
@@ -56,7 +56,7 @@ from synthdp.graph.discovery.skeleton import Releaser
 from synthdp.graph.knowledge import Pair
 from synthdp.graph.level_groups import LevelLaw, equal_groups, groups_of, on_groups
 from synthdp.graph.margins import Floats, Probabilities
-from synthdp.graph.missing_patterns import likely_partners, missing_as_one, missing_patterns
+from synthdp.graph.missing_patterns import likely_partners, missing_as_one, missing_groups
 from synthdp.graph.prior import PublicRows, paired, shrunk_to
 from synthdp.graph.waves import Tables, with_earlier
 from synthdp.privacy.calibration import adaptive_round
@@ -331,19 +331,23 @@ class Spectrum(NamedTuple):
 
 @dataclass(frozen=True)
 class Axis:
-    """One column of a two-way table: its margin `[levels]`, without a zero, and its kernels."""
+    """One column of a two-way table: its margin `[levels]`, without a zero, and its kernels.
+
+    The signal is g times this `power` of the margins: noise is white there.
+    """
 
     column: ColumnDomain
     margin: Floats
+    power: float = 1.0
 
     @cached_property
     def spectra(self) -> tuple[Spectrum, ...]:
         """One for each kernel that a column of this type may have."""
-        found = []
+        found, scale = [], self.margin**self.power
         for kernel in _kernels(self.column):
             # g has mean zero under the margin: the kernel is centred before it is scaled.
             centre = np.eye(len(self.margin)) - self.margin
-            scaled = self.margin[:, None] * (centre @ kernel @ centre.T) * self.margin
+            scaled = scale[:, None] * (centre @ kernel @ centre.T) * scale
             values, vectors = np.linalg.eigh((scaled + scaled.T) / 2)
             found.append(Spectrum(np.maximum(values, 0), vectors))
         return tuple(found)
@@ -400,46 +404,81 @@ class SmoothPair:
         return float(math.sqrt(2 / math.pi) / 2 * np.sqrt(np.maximum(variance, 0)).sum())
 
 
-def smoothed_pair(first: Axis, second: Axis, shares: Floats, sigma: float) -> SmoothPair:
-    """The noisy `shares` `[levels, levels]` of two columns, of deviation `sigma`, smoothed."""
-    apart = np.outer(first.margin, second.margin)
-    rest, noise = shares - apart, sigma**2
-    nothing = -0.5 * float((math.log(noise) + rest**2 / noise).sum())
-    best: SmoothPair | None = None
+def smoothed_pair(
+    first: Axis, second: Axis, shares: Floats, sigma: float, around: Floats | None = None
+) -> SmoothPair:
+    """The noisy `shares` `[levels, levels]` of two columns, of deviation `sigma`, smoothed `around`
+    a table with their margins: that of columns that are independent, if no other is given.
+    """
+    if around is None:
+        around = np.outer(first.margin, second.margin)
+    best = _signal(first, second, shares - around, sigma)
+    table = np.maximum(around + best.probabilities, 0) if best.dependent else around
+    if table.sum() > 1 + SETTINGS.cut:
+        few = smoothing.few_cells(shares, first.margin, second.margin, sigma)
+        evidence = few.likelihood - _likelihood(shares - around, sigma)
+        if evidence > best.evidence + SETTINGS.few_cells_evidence:
+            best, table = replace(best, evidence=evidence, full=few.full), few.means
+    return replace(best, probabilities=table / table.sum())
+
+
+def _likelihood(noise: Floats, sigma: float) -> float:
+    """Log likelihood of white `noise`, less its constant."""
+    return -0.5 * float((math.log(sigma**2) + noise**2 / sigma**2).sum())
+
+
+def _signal(first: Axis, second: Axis, rest: Floats, sigma: float) -> SmoothPair:
+    """The likeliest signal in `rest` `[levels, levels]`, which has white noise, as if shares."""
+    nothing, best = _likelihood(rest, sigma), None
     for a, b in product(first.spectra, second.spectra):
         turned, spectrum = a.vectors.T @ rest @ b.vectors, np.outer(a.values, b.values)
         for strength in SETTINGS.strengths:
-            likelihood, kept = smoothing.shrunk(turned, strength * spectrum, noise)
+            likelihood, kept = smoothing.shrunk(turned, strength * spectrum, sigma**2)
             if best is None or likelihood - nothing > best.evidence:
                 best = SmoothPair(kept, likelihood - nothing, strength, a, b)
     assert best is not None
     signal = best.first.vectors @ best.probabilities @ best.second.vectors.T
-    table = np.maximum(apart + signal, 0) if best.dependent else apart
-    if table.sum() > 1 + SETTINGS.cut:
-        few = smoothing.few_cells(shares, first.margin, second.margin, sigma)
-        evidence = few.likelihood - nothing
-        if evidence > best.evidence + SETTINGS.few_cells_evidence:
-            best, table = replace(best, evidence=evidence, full=few.full), few.means
+    return replace(best, probabilities=signal)
+
+
+def smoothed_counts(first: Axis, second: Axis, shares: Floats, rows: float) -> SmoothPair:
+    """The `shares` `[levels, levels]` of so many public `rows` without their chance, which is white
+    once it is divided by the root of what independent columns have.
+    """
+    axes = Axis(first.column, shares.sum(1), 0.5), Axis(second.column, shares.sum(0), 0.5)
+    apart = np.outer(axes[0].margin, axes[1].margin)
+    best = _signal(*axes, (shares - apart) / np.sqrt(apart), rows**-0.5)
+    signal = best.probabilities * np.sqrt(apart) * best.dependent
+    table = np.maximum(apart + signal, 0)
     return replace(best, probabilities=table / table.sum())
 
 
 def _with_prior(
     alone: SmoothPair, first: Axis, second: Axis, shares: Floats, sigma: float, public: Floats
 ) -> SmoothPair:
-    """The mean over two explanations of noisy `shares`, by their likelihoods: the pair `alone`, and
-    one that is shrunk to the shares of `public` counts (`graph.prior`).
+    """The mean over three explanations of noisy `shares`, by their likelihoods: the pair `alone`;
+    one that is shrunk to the shares of `public` counts, and one that is smoothed around them
+    (`graph.prior`).
     """
-    apart = np.outer(first.margin, second.margin)
-    rows = float(public.sum()) + 1
-    prior = fitted_to_margins((public + apart) / rows, first.margin, second.margin)
+    apart, rows = np.outer(first.margin, second.margin), float(public.sum()) + 1
+    counted = (public + apart) / rows
+    known = smoothed_counts(first, second, counted, rows)
+    prior, base = (
+        fitted_to_margins(table, first.margin, second.margin)
+        for table in (counted, known.probabilities)
+    )
+    base /= base.sum()
     found = shrunk_to(prior / prior.sum(), shares, sigma, rows)
-    nothing = -0.5 * float((math.log(sigma**2) + (shares - apart) ** 2 / sigma**2).sum())
-    gain = found.likelihood - nothing - (alone.evidence if alone.dependent else 0.0)
-    part = float(expit(gain))
     smooth = smoothed_pair(first, second, found.shares, found.sigma)
-    tables = part * smooth.probabilities + (1 - part) * alone.probabilities
-    evidence = part * smooth.evidence + (1 - part) * alone.evidence
-    return replace(smooth, probabilities=tables, evidence=evidence, prior=part * found.used)
+    near = smoothed_pair(first, second, shares, sigma, base)
+    nothing = _likelihood(shares - apart, sigma)
+    gain = _likelihood(shares - base, sigma) - nothing + near.evidence * near.dependent
+    gains = [alone.evidence * alone.dependent, found.likelihood - nothing, gain]
+    parts = softmax(gains)
+    tables = np.tensordot(parts, [p.probabilities for p in (alone, smooth, near)], 1)
+    evidence = parts @ [alone.evidence, smooth.evidence, max(gain, known.evidence)]
+    used = parts[1] * found.used + parts[2] * np.minimum(base, near.probabilities).sum()
+    return replace(smooth, probabilities=tables, evidence=float(evidence), prior=float(used))
 
 
 def fitted_to_margins(table: Floats, rows: Floats, columns: Floats, *, rounds: int = 20) -> Floats:
@@ -538,7 +577,7 @@ def pair_tables(law: LevelLaw, margins_of: LevelLaw | None = None) -> PairTables
         if law.prior and (public := law.prior.counts.get(pair)) is not None:
             pairs[pair] = _with_prior(pairs[pair], first, second, shares, sigma, public)
         sigmas[pair] = noisy.sigma
-    patterns = missing_patterns(tables, domain.columns)
+    patterns = missing_groups(tables, domain.columns)
     for pair in (pair for pattern in patterns for pair in combinations(pattern, 2)):
         found = pairs[pair]
         as_one = missing_as_one(found.probabilities, float(margins[pair[0]][-1]))

@@ -22,11 +22,16 @@ each other last. So a pair's m is the prior's table with the released margins: p
 keeps its odds ratios. One row of independent columns is added to it, so that it says nothing of
 levels that it lacks.
 
-Wrong, and not visibly so, is what noise hides. There another explanation competes: the pair as it
-is smoothed without a prior (`graph.predict`), and the margin of ordered bins (`graph.margins`).
-Both have a likelihood of the released table, and
-before it even odds: the mean over both is taken. What was shrunk is smoothed like any other table,
-by the noise that is left: that takes out the prior's own chance, too.
+Wrong, and not visibly so, is what noise hides. There other explanations compete: the table as it is
+smoothed without a prior (`graph.predict`, `graph.margins`), and the prior times a smooth function.
+Of a margin of ordered bins that is a slope, a bend and slow cosines of the logarithm: hours that
+heap at 40 do so among others, too, who work longer [Efron and Tibshirani, "Using specially designed
+exponential families for density estimation" (1996)]. Of a pair it is the Gaussian process of
+`graph.predict`, around the prior's table in place of independent columns; the prior's own chance is
+smoothed out of it first. Each has a likelihood of the released table, and before it even odds, but
+for what a tilt costs: the mean over all is taken. What was shrunk is smoothed like any other table,
+by the noise that is left. All of it follows from released tables and public counts alone, and looks
+at no row.
 
 No interval rests on any of this: answers come from the tables as they were released.
 """

@@ -4,6 +4,5 @@ from synthdp import door
 
 __getattr__ = door(
     __name__,
-    "adjustment answer change contrasts copies effect_query figures moments regression "
-    "visits words",
+    "adjustment answer sums copies effect_query figures visits words effect least_squares",
 )

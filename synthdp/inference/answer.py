@@ -3,6 +3,19 @@
 A. **measured**: one table has all columns of the question.
 B. **spanned**: no table has, but several together determine the answer.
 C. **model only**: they do not. The figure is the synthetic rows' own, and has no interval.
+
+The change of a figure from an earlier wave to this one has an interval, too: each wave's own noisy
+tables answer the question, with an interval of 95%. Noise of different waves is independent. So is
+the sampling of rows, where these are of different people; the same people's rows go together, which
+makes the true change less uncertain than said. With estimates a and b, and intervals (a1, a2) and
+(b1, b2), the change a - b lies within
+
+    a - b - sqrt((a - a1)^2 + (b2 - b)^2)   and   a - b + sqrt((a2 - a)^2 + (b - b1)^2):
+
+variances of independent estimates add up, each recovered from its own interval on the side that
+counts [Zou and Donner, "Construction of confidence limits about effect measures", Statistics in
+Medicine 27 (2008)]. The tables of earlier waves do not make the interval narrower: how far a series
+drifts is estimated, and an interval must not rest on that.
 """
 
 from __future__ import annotations
@@ -16,7 +29,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, product
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -26,9 +38,7 @@ from synthdp.bundle.waves import WAVES, PublishedWave, earlier_waves
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, SynthdpError, VerifyError
 from synthdp.files import check_sums, read_text
-from synthdp.inference import correlation, weighted
 from synthdp.inference import figures as of_cells
-from synthdp.inference.change import change_of
 from synthdp.inference.estimands import (
     ESTIMAND_KINDS,
     EstimandResult,
@@ -37,9 +47,15 @@ from synthdp.inference.estimands import (
     paid_about,
 )
 from synthdp.inference.figures import CellRoles, Figure, Rows, Value
+from synthdp.inference.joint_figures import (
+    correlation_figure,
+    correlation_needed,
+    weighted_figure,
+    weighted_needed,
+)
 from synthdp.inference.least_squares import SETTINGS, Agreement, Axes, LeastSquares, measured
 from synthdp.inference.model_only import TABLE, model_figures
-from synthdp.inference.moments import Summed, about_sums, mean_figures, narrower
+from synthdp.inference.sums import Summed, mean_figures, narrower
 from synthdp.inference.words import (
     TIERS,
     about,
@@ -47,6 +63,7 @@ from synthdp.inference.words import (
     figure_lines,
     figures_text,
     outside_domain,
+    whom,
 )
 from synthdp.model.planning import moment_sums
 from synthdp.privacy.mechanisms.marginals import NoisyTable
@@ -62,6 +79,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from synthdp.inference.visits import VisitQuestions
+
 
 Tier = Literal["A", "B", "C"]
 HEADER = (
@@ -355,8 +373,11 @@ def answer_cells(
     words = about(query, spec, tier, cells, names, tables)
     if missing or cells is None:
         return Answer(query, tier, (), words, names)
+    figure = (
+        correlation_figure if query.other else weighted_figure if query.weight else of_cells.figure
+    )
     figures = tuple(
-        _kind(query).figure(query, asked, solver, rows, group)
+        figure(query, asked, solver, rows, group)
         for group, asked in of_cells.by_groups(query, cells)
     )
     return Answer(query, tier, figures, words, names, solver.agreement())
@@ -382,7 +403,11 @@ def by_sums(
     changed = sum(one is not other for one, other in zip(figures, told, strict=True))
     if not changed or (not widths and changed < len(figures)):
         return found
-    said = (*about_sums(query, spec), *outside_domain(query, spec))
+    said = (
+        f"measured: sums of the numbers of {query.column} themselves, beside the tables",
+        *whom(query, spec, measured=True),
+        *outside_domain(query, spec),
+    )
     if changed < len(figures):
         said = tuple(dict.fromkeys((*said, *found.about)))
     return replace(found, tier="A", figures=figures, about=said, unmeasured=())
@@ -425,19 +450,17 @@ def solver_of(
     return LeastSquares(known), cells
 
 
-def _kind(query: Query) -> ModuleType:
-    """What makes the figures of a question."""
-    return correlation if query.other else weighted if query.weight else of_cells
-
-
 def _missing(query: Query, cells: CellRoles, solver: LeastSquares) -> list[Axes]:
     """The interactions that some group's figure needs and no table has: the largest ones."""
     if all(solver.eigenvalues.values()):
         return []
+    needed = (
+        correlation_needed if query.other else weighted_needed if query.weight else of_cells.needed
+    )
     found = {
         axes
         for _, asked in of_cells.by_groups(query, cells)
-        for block in _kind(query).needed(query, asked, solver)
+        for block in needed(query, asked, solver)
         for axes in solver.missing(block)
     }
     return sorted((a for a in found if not any(a < b for b in found)), key=sorted)
@@ -477,3 +500,41 @@ def _alike(
     with np.errstate(invalid="ignore"):
         truths = [np.broadcast_arrays(*values.values(), *e.truth(values)) for e in (one, other)]
     return all(np.array_equal(a, b) for a, b in zip(truths[0][-2:], truths[1][-2:], strict=True))
+
+
+INDEPENDENT = (
+    "both waves' own noisy tables answer, and their errors are taken to be independent; people who"
+    " are in both make the interval wider than need be"
+)
+
+
+def change_of(now: Answer, then: Answer, text: str, since: str) -> Answer:
+    """The change from one wave's answer to another's.
+
+    Raises:
+        OutputError: the groups of the question differ.
+    """
+    if now.groups != then.groups:
+        raise OutputError(
+            f"the levels of {', '.join(now.query.by)} were others in wave {since}",
+            hint="ask for one group at a time, with `where`",
+        )
+    figures = tuple(map(difference, now.figures, then.figures))
+    about = (f"change since wave {since}: {INDEPENDENT}", *now.about)
+    tier = max(now.tier, then.tier)
+    query = replace(now.query, text=text)
+    return replace(now, query=query, tier=tier, figures=figures, about=about, agreement=None)
+
+
+def difference(now: Figure, then: Figure) -> Figure:
+    """The change of one figure."""
+    (a, b), ends = (now.estimate, then.estimate), (now.interval, then.interval)
+    numbers = [x for x in (a, b, *(ends[0] or ()), *(ends[1] or ())) if isinstance(x, int | float)]
+    if len(numbers) < 6:
+        why = now.refused or then.refused or "one of the waves has no number with an interval"
+        return Figure(now.group, refused=why)
+    one, other, low, high, other_low, other_high = numbers
+    below = math.hypot(one - low, other_high - other)
+    above = math.hypot(high - one, other - other_low)
+    change = one - other
+    return Figure(now.group, now.rows, change, (change - below, change + above))

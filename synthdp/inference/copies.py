@@ -1,4 +1,17 @@
-"""Copies: tables whose analyses, pooled, have right intervals for what a bundle's tables span."""
+"""Copies: tables whose analyses, pooled, have right intervals for what a bundle's tables span.
+
+Of persons with visits they are rows of one kind. Noisy tables of linked tables count rows of a
+kind: persons, first and last visits, second visits, all visits, or visits after the first, each
+with the columns of its person and of the visit before. Copies are of one of these kinds, drawn as
+those of one table are: what the tables of a kind leave open is drawn, with the sampling of persons.
+Rows of persons who have several are not independent. For any analysis that is a mean over rows, the
+sampling variance is at most that of independent rows times the most rows of a person [Cauchy,
+Schwarz; `inference.visits`], and by this laws are drawn: intervals are at least as wide as they
+should be.
+
+A whole course, visit after visit, is spanned by no tables: which persons have which steps one after
+the other is the model's alone. So copies have no keys, and no row of one belongs to another.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +43,10 @@ from synthdp.inference.least_squares import (
     Posterior,
     measured,
 )
+from synthdp.inference.visits import Asked, VisitQuestions
+from synthdp.model.visits.fit import level_laws
+from synthdp.model.visits.laws import bare
+from synthdp.model.visits.questions import names_of_rows, places, written
 from synthdp.privacy.noise import fresh_generator
 from synthdp.spec.expressions.parsed import quoted
 from synthdp.spec.load.loader import load_spec
@@ -38,8 +55,6 @@ from synthdp.spec.model import Column, ReleaseSpec
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from synthdp.inference.visits import Asked, VisitQuestions
 
 Floats = npt.NDArray[np.float64]
 
@@ -120,8 +135,6 @@ def copies_of(
         )
     rng = fresh_generator() if seed is None else np.random.default_rng(seed)
     if is_linked(bundle):
-        from synthdp.inference.visits import VisitQuestions
-
         return copies_of_visits(VisitQuestions(bundle), m, columns=columns, rows=rows, rng=rng)
     check_sums(bundle, ("spec.yaml", MARGINALS))
     spec = load_spec(bundle / "spec.yaml")
@@ -410,23 +423,6 @@ def _about(spec: ReleaseSpec, inside: list[str]) -> Iterator[str]:
         yield "the spec's constraints are not enforced: that would change the counts"
 
 
-# --- persons with visits ---
-#
-# Copies of persons with visits: rows of one kind, whose pooled analyses have right intervals.
-#
-# Noisy tables of linked tables count rows of a kind: persons, first and last visits, second visits,
-# all visits, or visits after the first, each with the columns of its person and of the visit
-# before. Copies are of one of these kinds, drawn as those of one table are (`inference.copies`):
-# what the tables of a kind leave open is drawn, with the sampling of persons. Rows of persons who
-# have several are not independent. For any analysis that is a mean over rows, the sampling variance
-# is at most that of independent rows times the most rows of a person [Cauchy, Schwarz;
-# `inference.visits`], and by this laws are drawn: intervals are at least as wide as they should be.
-#
-# A whole course, visit after visit, is spanned by no tables: which persons have which steps one
-# after the other is the model's alone. So copies have no keys, and no row of one belongs to
-# another.
-
-
 def copies_of_visits(
     asked: VisitQuestions,
     m: int,
@@ -441,9 +437,6 @@ def copies_of_visits(
         OutputError: the columns cannot be served: the message says why.
         VerifyError: a file was changed, or cannot be read, or the tables do not agree.
     """
-    from synthdp.model.visits.fit import level_laws
-    from synthdp.model.visits.laws import bare
-
     kind, named = _kind(asked, columns)
     own, groups = [*named.values()], groups_of([*kind.tables, *kind.later], kind.domain)
     check_size(len(own), groups.coarse.cells(own))
@@ -494,8 +487,6 @@ def _kind(asked: VisitQuestions, columns: Sequence[str] | None) -> tuple[Asked, 
             "copies of linked tables are of the columns of one analysis, each named once",
             hint="name them with --columns, as questions do, such as " + ", ".join(every[:3]),
         )
-    from synthdp.model.visits.questions import names_of_rows, places, written
-
     text, refused = ", ".join(columns), list[str]()
     best: tuple[int, Asked, dict[str, str]] | None = None
     frame = asked.stated.frame

@@ -155,7 +155,7 @@ def adjustment_for(
                 hint="take it out of graph.groups, draw its arrows, and release again",
             )
     if graph.pag is not None:
-        return _with_unseen(query, graph.pag), []
+        return adjustment_unseen(query, graph.pag), []
     knowledge = Knowledge.from_spec(spec.graph, domain.names)
     try:
         found = readings(graph, knowledge, t, y, query.adjust or ())
@@ -177,7 +177,7 @@ def adjustment_for(
     return Adjustment((query.adjust,), readings=len(found)), found
 
 
-def _with_unseen(query: EffectQuery, links: Sequence[PagLink]) -> Adjustment:
+def adjustment_unseen(query: EffectQuery, links: Sequence[PagLink]) -> Adjustment:
     """What to adjust for where causes may be unseen: the treatment's, if that is settled."""
     t, y = query.treatment, query.outcome
     if query.adjust is not None:

@@ -23,18 +23,37 @@ from synthdp.data.domain import Domain
 from synthdp.errors import VerifyError
 from synthdp.files import check_sums, parse_json, read_text
 from synthdp.inference import figures as of_cells
-from synthdp.inference.contrasts import OVERLAP, MeasuredContrast, contrast_figure
 from synthdp.inference.figures import Cuts, Figure, Rows, Z
 from synthdp.inference.least_squares import SETTINGS, Functionals
-from synthdp.inference.regression import about_regression, regression_figures
+from synthdp.inference.sums import (
+    OVERLAP,
+    MeasuredContrast,
+    about_regression,
+    contrast_figure,
+    regression_figures,
+)
 from synthdp.inference.words import POPULATION, clamped, counted, figure_lines, figures_text, whom
 from synthdp.model import estimands as sums_of_kind
-from synthdp.model.contrasts import chosen_contrast, contrast_budget, contrast_of_sums
-from synthdp.model.estimands import EffectSums, QuestionSums, design_of, estimand_name, sums_of
+from synthdp.model.estimands import (
+    EffectSums,
+    QuestionSums,
+    chosen_contrast,
+    contrast_budget,
+    contrast_of_sums,
+    design_of,
+    estimand_name,
+    sums_of,
+)
 from synthdp.model.planning import moment_sums
 from synthdp.privacy.mechanisms import sums as noisy
-from synthdp.privacy.mechanisms.contrasts import ContrastBudget
-from synthdp.privacy.mechanisms.sums import Bounded, NoisyContrast, NoisyProducts, NoisySums, Sums
+from synthdp.privacy.mechanisms.sums import (
+    Bounded,
+    ContrastBudget,
+    NoisyContrast,
+    NoisyProducts,
+    NoisySums,
+    Sums,
+)
 from synthdp.privacy.plan import MOMENTS
 from synthdp.privacy.table import Table
 from synthdp.spec.expressions.query import Query, parse_query

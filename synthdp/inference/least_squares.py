@@ -467,7 +467,7 @@ def summed(cells: Floats, axes: Axes) -> Floats:
     return margin
 
 
-def needed(blocks: Sequence[Blocks]) -> list[Blocks]:
+def needed_blocks(blocks: Sequence[Blocks]) -> list[Blocks]:
     """The blocks that no others tell."""
     kept: list[Blocks] = []
     for one in sorted(blocks, key=lambda b: -len(b.groups)):
@@ -550,7 +550,7 @@ class Posterior:
     @cached_property
     def held(self) -> list[Blocks]:
         """The blocks whose sums a law is given."""
-        return needed(list(self.blocks.values()))
+        return needed_blocks(list(self.blocks.values()))
 
     @cached_property
     def law(self) -> Floats:
@@ -558,7 +558,7 @@ class Posterior:
         start = np.ones(self.known.shape)
         levels = list(map(np.arange, start.shape))
         every = [{i: levels[i] for i in sorted(axes)} for axes in self.sets]
-        single = needed([Blocks(groups, start.ndim) for groups in every])
+        single = needed_blocks([Blocks(groups, start.ndim) for groups in every])
         raised = []
         for block in single:  # a cell has half a deviation of its noise at least
             least = np.sqrt(block.sums(noise_of(self.known, frozenset(block.groups)))) / 2

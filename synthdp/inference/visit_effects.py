@@ -31,7 +31,6 @@ from synthdp.data.domain import Domain
 from synthdp.data.visits import VisitFrame
 from synthdp.errors import OutputError
 from synthdp.inference.answer import Answer, check_agreement
-from synthdp.inference.contrasts import OVERLAP
 from synthdp.inference.effect import EffectAnswer
 from synthdp.inference.effect_query import (
     HIGH,
@@ -55,6 +54,7 @@ from synthdp.inference.figures import (
     too_few,
 )
 from synthdp.inference.least_squares import SETTINGS, LeastSquares, measured
+from synthdp.inference.sums import OVERLAP
 from synthdp.inference.visits import VisitQuestions, clipped, paid_question, renamed
 from synthdp.inference.words import about_figures, listed
 from synthdp.model.visits.effects import (

@@ -38,7 +38,7 @@ from synthdp.inference.answer import (
 )
 from synthdp.inference.figures import CellRoles, Figure, Rows, roles
 from synthdp.inference.least_squares import SETTINGS, LeastSquares, Margin, Measured, measured
-from synthdp.inference.moments import Summed, mean_figures, visits_mean
+from synthdp.inference.sums import Summed, mean_figures, visits_mean
 from synthdp.inference.words import listed
 from synthdp.model.visits.planning import person_sums
 from synthdp.model.visits.questions import (

@@ -4,5 +4,5 @@ from synthdp import door
 
 __getattr__ = door(
     __name__,
-    "connect entries filter ledger waves",
+    "connect entries composition ledger",
 )

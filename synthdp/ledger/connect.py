@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from synthdp.errors import BUDGET, BudgetError, VerifyError, WrongTableError, budget_note
+from synthdp.ledger.composition import Wave
 from synthdp.ledger.entries import Balance, Bound, Entry, check_first
-from synthdp.ledger.waves import Wave
 from synthdp.spec import addresses
 from synthdp.spec.load.wording import many
 from synthdp.spec.model import IdUnit, PrivacyUnit, ReleaseSpec
@@ -40,7 +40,7 @@ def open_ledger(spec: ReleaseSpec, spec_path: Path, *, resumed: bool = False) ->
     """
     from synthdp.ledger.ledger import Ledger
 
-    address, missing = _address(spec, spec_path)
+    address, missing = address_of(spec, spec_path)
     if missing is not None:
         if resumed:
             hint = (
@@ -90,7 +90,7 @@ def entries_of(spec: ReleaseSpec, spec_path: Path) -> list[Entry]:
     if not spec.privacy.ledger and not addresses.default_ledger(addresses.home(spec_path)).exists():
         return []
     return (
-        [] if _address(spec, spec_path)[1] is not None else open_ledger(spec, spec_path).entries()
+        [] if address_of(spec, spec_path)[1] is not None else open_ledger(spec, spec_path).entries()
     )
 
 
@@ -124,14 +124,14 @@ def balance_of(spec: ReleaseSpec, spec_path: Path) -> Balance:
     nothing = Balance(spec.dataset.id, 0.0, 0.0, None, None)
     if not spec.privacy.ledger and not addresses.default_ledger(addresses.home(spec_path)).exists():
         return nothing
-    _, missing = _address(spec, spec_path)
+    _, missing = address_of(spec, spec_path)
     if missing is None:
         return open_ledger(spec, spec_path).balance(spec.dataset.id)
     _check_not_left_behind(spec, missing)
     return nothing
 
 
-def _address(spec: ReleaseSpec, spec_path: Path) -> tuple[str, Path | None]:
+def address_of(spec: ReleaseSpec, spec_path: Path) -> tuple[str, Path | None]:
     """The ledger's address, and its file where that is to be but is not yet."""
     address = addresses.ledger_address(spec.privacy.ledger, addresses.home(spec_path))
     file = addresses.sqlite_file(address)

@@ -7,8 +7,8 @@ the ledger with a bundle that was published from it (`missing`), since a bundle 
 entries.
 
 `Balance` is what a dataset has spent and may spend, and `check_first` whether a reservation fits:
-the filters of the proofs in `ledger.ledger` and `ledger.filter`. It stands here, apart from the
-database, so that a plan where there is no ledger yet need not import the database's library.
+the filters of the proofs in `ledger.ledger` and `ledger.composition`. It stands here, apart from
+the database, so that a plan where there is no ledger yet need not import the database's library.
 """
 
 from __future__ import annotations
@@ -21,8 +21,17 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from synthdp.errors import BudgetError, OutputError, VerifyError, printable
-from synthdp.ledger.filter import FOR_LOST, gaussian_delta, gaussian_epsilon, pure_mu
-from synthdp.ledger.waves import NOTHING, Cost, Wave, of_series, together
+from synthdp.ledger.composition import (
+    FOR_LOST,
+    NOTHING,
+    Cost,
+    Wave,
+    gaussian_delta,
+    gaussian_epsilon,
+    of_series,
+    pure_mu,
+    together,
+)
 
 GENESIS = "0" * 64
 # Which process has a run, which values it uses, and what was decided on it afterwards: a bundle
@@ -167,7 +176,7 @@ def check_said(what: str, text: str, *, longest: int) -> None:
 
 TOLERANCE = 1e-9  # caps are decimal fractions; 0.1 + 0.2 must fit a cap of 0.3
 Bound = tuple[float, float]
-"""`mu` and `lost` of a run's plan (`ledger.filter`)."""
+"""`mu` and `lost` of a run's plan (`ledger.composition`)."""
 
 
 @dataclass(frozen=True)
@@ -175,9 +184,9 @@ class Balance:
     """What a dataset has spent and may spend; `cap_*` are None where no cap was set.
 
     `epsilon` and `delta` are sums. `mu` and `lost` are those of all runs together by the Gaussian
-    filter (`ledger.filter`): `mu` is 0 where no run has fixed the rule yet, and None where sums
-    count. Where a person may be in `most` waves of a series, all of these are of the `waves` that
-    cost most, and of runs that name none (`ledger.waves`).
+    filter (`ledger.composition`): `mu` is 0 where no run has fixed the rule yet, and None where
+    sums count. Where a person may be in `most` waves of a series, all of these are of the `waves`
+    that cost most, and of runs that name none (`ledger.composition`).
     """
 
     dataset: str

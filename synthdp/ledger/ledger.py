@@ -12,7 +12,8 @@ done again and counts once, so one that was lost on its way back from the databa
 again.
 
 How reservations of a dataset with a cap are added is fixed by its first one: by the Gaussian filter
-(`ledger.filter`), or as follows. Ledgers that were begun before there was that filter go on so.
+(`ledger.composition`), or as follows. Ledgers that were begun before there was that filter go on
+so.
 
 Why reservations add up [derived here; it is the filter of Rogers et al., "Privacy Odometers and
 Filters" arXiv:1605.08294, as in the published version (NIPS 2016), for basic composition, with
@@ -57,6 +58,7 @@ from sqlalchemy.engine import Connection
 
 from synthdp.errors import BudgetError, OutputError
 from synthdp.ledger import database
+from synthdp.ledger.composition import Wave, check_statement
 from synthdp.ledger.entries import (
     ANSWERS,
     Balance,
@@ -71,7 +73,6 @@ from synthdp.ledger.entries import (
     same_reservation,
     verify_entries,
 )
-from synthdp.ledger.waves import Wave, check_statement
 
 
 class Ledger:
@@ -171,8 +172,9 @@ class Ledger:
 
         `cap` is what the spec declares; it becomes the dataset's cap at the first release and must
         agree with it later. `bound` is of the run's plan, and kept where the Gaussian filter rules.
-        `wave` is that of the run in a series, by whose statement amounts add up (`ledger.waves`).
-        A run reserves once: a second, equal request returns the reservation that it has.
+        `wave` is that of the run in a series, by whose statement amounts add up
+        (`ledger.composition`). A run reserves once: a second, equal request returns the reservation
+        that it has.
 
         Raises:
             BudgetError: the cap does not allow it, the spec's cap is not the ledger's, earlier

@@ -28,8 +28,7 @@ from synthdp.graph.prior import Prior, PublicRows
 from synthdp.graph.stage import GraphResult, find_graph
 from synthdp.graph.waves import Tables, with_earlier
 from synthdp.model.ancestral import Architecture
-from synthdp.model.contrasts import chosen_contrast
-from synthdp.model.estimands import contrast_name, tables_and_sums
+from synthdp.model.estimands import chosen_contrast, contrast_name, tables_and_sums
 from synthdp.model.interactions import Together, find_interactions, with_arrows
 from synthdp.model.log_linear import LogLinear, fit_log_linear, with_acting
 from synthdp.model.network import CausalVae
@@ -38,11 +37,10 @@ from synthdp.model.target_stage import TargetRegression, into_network, without_t
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.dpsgd.training import Training, Weights
 from synthdp.privacy.journal import Checkpoints
-from synthdp.privacy.mechanisms.contrasts import ContrastBudget
 from synthdp.privacy.mechanisms.frequent_texts import NoisyTexts
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.mechanism import Mechanism
-from synthdp.privacy.mechanisms.sums import Sums
+from synthdp.privacy.mechanisms.sums import ContrastBudget, Sums
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.plan import (
     HEAPS,

@@ -129,7 +129,7 @@ def check_total(tables: Sequence[NoisyTable], spec: ReleaseSpec) -> list[str]:
     so that no total is too low.
 
     Raises:
-        WrongTableError: the total is further beyond what `approximate` allows than `_slack`.
+        WrongTableError: the total is further beyond what `approximate` allows than `total_slack`.
     """
     total, expected = noisy_total(tables), expected_fit_rows(spec)
     low = 0.0 if isinstance(spec.dataset.privacy_unit, IdUnit) else expected / 2
@@ -140,7 +140,9 @@ def check_total(tables: Sequence[NoisyTable], spec: ReleaseSpec) -> list[str]:
         f"dataset.rows declares {declared:,} rows{fitted}, and the noisy counts say"
         f" {total.rows:,.0f}, give or take {2 * total.deviation:,.0f}"
     )
-    if total.rows < low - _slack(total, spec, low) or total.rows > high + _slack(total, spec, high):
+    if total.rows < low - total_slack(total, spec, low) or total.rows > high + total_slack(
+        total, spec, high
+    ):
         raise WrongTableError(
             f"this is not the declared table: {comparison}",
             hint=(
@@ -148,7 +150,7 @@ def check_total(tables: Sequence[NoisyTable], spec: ReleaseSpec) -> list[str]:
                 " (--force drops this run): that pays again. `synthdp resume` would stop here again"
             ),
         )
-    if abs(total.rows - expected) <= _slack(total, spec, expected):
+    if abs(total.rows - expected) <= total_slack(total, spec, expected):
         return []
     left = ""
     if isinstance(spec.dataset.privacy_unit, IdUnit):
@@ -156,7 +158,7 @@ def check_total(tables: Sequence[NoisyTable], spec: ReleaseSpec) -> list[str]:
     return [f"{comparison}; noise, batch and steps were chosen for the declared number{left}"]
 
 
-def _slack(total: Total, spec: ReleaseSpec, rows: float, *, deviations: float = 4.0) -> float:
+def total_slack(total: Total, spec: ReleaseSpec, rows: float, *, deviations: float = 4.0) -> float:
     """Largest deviation allowed of `rows`: the noise, and units that are held out together.
 
     A total with normal noise is further off on the side that counts in 3.2e-5 of all releases whose

@@ -120,7 +120,7 @@ class TargetRegression(PerExampleLoss):
             for parent, target, counts in both:
                 if parent in self.parents.get(target, ()) and (parent, target) not in shared:
                     column, share = domain.columns[parent], shares[target]
-                    ratio = _log_ratio(counts, share, column, sigma=table.sigma)
+                    ratio = shrunk_log_ratio(counts, share, column, sigma=table.sigma)
                     weight = self._set_logits(parent, target, ratio)
                     mean = self.get_buffer(f"mean_{parent}").squeeze(0)
                     self.linear.bias[self.rows[target]] += mean @ weight
@@ -172,7 +172,7 @@ def _slices(keys: Sequence[int], lengths: Sequence[int]) -> dict[int, slice]:
     }
 
 
-def _log_ratio(
+def shrunk_log_ratio(
     table: Probabilities, share: Probabilities, column: ColumnDomain, *, sigma: float
 ) -> Probabilities:
     """log p(target | parent) / p(target), from the noisy counts `table`.

@@ -4,8 +4,8 @@ from synthdp import door
 
 __getattr__ = door(
     __name__,
-    "events.base events.composition mechanisms.mechanism mechanisms.anm mechanisms.contrasts "
+    "events.base mechanisms.mechanism mechanisms.anm mechanisms.sums "
     "mechanisms.frequent_texts mechanisms.interaction_screen mechanisms.private_search "
     "mechanisms.ranks mechanisms.views readers.checks readers.query inspection linked "
-    "dpsgd.batched",
+    "dpsgd.batched events.kernel",
 )

@@ -22,9 +22,8 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.special import log_ndtr, ndtr
 
 from synthdp.errors import BudgetError
-from synthdp.ledger.filter import LARGEST_MU, lost_beside
-from synthdp.privacy.events.base import Adjacency
-from synthdp.privacy.events.composition import composed, epsilon_for
+from synthdp.ledger.composition import LARGEST_MU, lost_beside
+from synthdp.privacy.events.base import Adjacency, composed, epsilon_for
 from synthdp.privacy.events.kinds import cost_of, kind_of, leaves
 
 # Widths of the loss grid. A wider grid costs tightness, never soundness; the mixture of Gaussians
@@ -173,8 +172,8 @@ Floats = npt.NDArray[np.float64]
 def gaussian_bound(
     events: Iterable[dp_accounting.DpEvent], *, tail: float, adjacency: Adjacency
 ) -> tuple[float, float]:
-    """`mu` and `lost` of all events together, as `ledger.filter` needs them: infinite, and 1, where
-    nothing is known.
+    """`mu` and `lost` of all events together, as `ledger.composition` needs them: infinite, and 1,
+    where nothing is known.
 
     `mu` is the least Gaussian mechanism's whose delta is nowhere, from epsilon 0 on, more than
     `tail`, and the mass of endless losses, below that of the composition (`_covered` says how that

@@ -21,8 +21,15 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import unit_numbers
 from synthdp.data.visits import PERSONS, CodedVisits, Views, VisitFrame, views_of
 from synthdp.errors import BoundaryError, by_kind
-from synthdp.privacy.engines.on_visits import read_parts, read_queries, views_by_shard
-from synthdp.privacy.linked_rows import Found, PersonRows, VisitRows, coded
+from synthdp.privacy.engines.on_visits import (
+    Found,
+    PersonRows,
+    VisitRows,
+    coded,
+    read_parts,
+    read_queries,
+    views_by_shard,
+)
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY, Private, withholding
 from synthdp.privacy.readers.checks import check_file, check_misfits, check_without_ids

@@ -238,7 +238,7 @@ def _check_values(spec: ReleaseSpec, path: Path) -> None:
 
 
 def _write(out: Path, outcome: GraphOutcome) -> None:
-    from synthdp.bundle.derived import as_json
+    from synthdp.bundle.write import as_json
 
     title = outcome.job.spec.dataset.title or outcome.job.spec.dataset.id
     files: Mapping[str, str] = {

@@ -3,6 +3,9 @@
 What is computed on real rows can fail because of them: a learner on a column without variety, an
 attack on a table of one row. Of an error there the steward is told its kind alone, and nothing that
 was paid for depends on it: the bundle is written before, unless a gate is on such a figure.
+
+Persons with visits are judged on the real ones once, for the steward, after the bundle. What is
+found is `Confidential`. This module opens confidential values.
 """
 
 from __future__ import annotations
@@ -16,19 +19,23 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import pandas as pd
 
 from synthdp.bundle.audit_record import AuditRecord
 from synthdp.bundle.certificate import profile_of
 from synthdp.bundle.certificate_text import in_words, unquoted
+from synthdp.bundle.linked import LinkedBundle
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
+from synthdp.data.visits import OUTER, PERSONS, STEPS, Views
 from synthdp.errors import OutputError, one_thread
 from synthdp.evaluate.dp_scores import DpScores, headline, with_ends
 from synthdp.evaluate.fidelity import noisy_tv1
 from synthdp.evaluate.functional import SuggestionReport, suggest
 from synthdp.evaluate.run import EvaluationReport, evaluate
+from synthdp.evaluate.visits import RealFigures, real_figures
 from synthdp.files import parse_json, private_folder, read_text, write_private
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.level_groups import groups_of, on_groups
@@ -42,6 +49,7 @@ from synthdp.inference.estimands import (
 from synthdp.inference.figures import Value
 from synthdp.model.fit import Fitted
 from synthdp.privacy.inspection import Misfit, misfits_of
+from synthdp.privacy.linked import LinkedTable
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.private import Confidential, Private, Released
 from synthdp.privacy.session import Session
@@ -57,7 +65,11 @@ from synthdp.report.internal.content import (
     GateResult,
     ReportContent,
 )
-from synthdp.report.internal.page import write_internal_report
+from synthdp.report.internal.page import (
+    VisitJudgement,
+    write_internal_report,
+    write_internal_visits,
+)
 from synthdp.report.sections import ROWS, GraphView, Look
 from synthdp.spec.addresses import home
 from synthdp.spec.model import ATTACK_METRICS, CONFIDENTIAL_METRICS, Effect, ReleaseSpec
@@ -65,6 +77,7 @@ from synthdp.spec.model.rules import engine_of
 
 if TYPE_CHECKING:
     from synthdp_attacks import MembershipReport
+
 
 T = TypeVar("T")
 EVALUATION_METRICS = tuple(m for m in CONFIDENTIAL_METRICS if m not in ATTACK_METRICS)
@@ -533,3 +546,39 @@ def misfits_for_steward(
         examples=examples,
     )
     return found.for_steward()
+
+
+def judge_visits(
+    session: Session, bundle: LinkedBundle, internal: Path
+) -> tuple[Path, dict[str, float]]:
+    """Write the internal report; its page, and the figures for the steward's MLflow."""
+    frame, targets = bundle.frame, bundle.linked.evaluation.targets
+    number = frame.views[PERSONS].index(frame.now("number"))
+
+    def look(table: Table) -> RealFigures:
+        assert isinstance(table, LinkedTable)
+        steps = table.views[STEPS].units
+        assert steps is not None
+        codes = {name: table.views[name].codes for name in (PERSONS, OUTER, STEPS)}
+        visited = np.flatnonzero(codes[PERSONS][:, number] > 0)
+        owners = {PERSONS: np.arange(len(codes[PERSONS])), OUTER: visited, STEPS: steps}
+        with one_thread():
+            return real_figures(
+                *(frame, bundle.groups, Views(codes, owners), bundle.views, targets),
+                rng=fresh_generator(),
+                held_out=table.held_out,
+            )
+
+    reason = "evaluation on real persons"
+    found = session.inspect(lambda table: guarded(look, table), reason=reason).for_steward()
+    judged = None if isinstance(found, NotJudged) else found
+    content = VisitJudgement(
+        facts=bundle.certificate.model_dump(mode="json"),
+        day=bundle.day,
+        scores=bundle.scores,
+        found=judged,
+        absent=str(found) if judged is None else "",
+        held_out=bundle.linked.evaluation.held_out,
+    )
+    page = write_internal_visits(internal, content)
+    return page, {} if judged is None else judged.metrics()

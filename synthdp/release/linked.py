@@ -237,7 +237,7 @@ def _judge(
     """
     if not job.linked.evaluation.enabled:
         return None, {}
-    from synthdp.release.judged_visits import judge_visits  # with learners, which a plan needs not
+    from synthdp.release.judge import judge_visits
 
     with stage("judge"):
         report, figures = judge_visits(session, LinkedBundle.stated(job.bundle), job.internal)

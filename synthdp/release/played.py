@@ -32,8 +32,13 @@ from synthdp.errors import BudgetError
 from synthdp.graph.margins import Probabilities
 from synthdp.inference.estimands import ESTIMAND_KINDS, clipped_text
 from synthdp.inference.figures import Figure, Rows, Z
-from synthdp.model.contrasts import chosen_contrast, contrast_budget, contrast_of_sums
-from synthdp.model.estimands import INTERCEPT, estimand_name
+from synthdp.model.estimands import (
+    INTERCEPT,
+    chosen_contrast,
+    contrast_budget,
+    contrast_of_sums,
+    estimand_name,
+)
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.sums import (
     GRID,

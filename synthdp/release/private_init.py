@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm
 
-from synthdp.bundle.derived import as_json
+from synthdp.bundle.write import as_json
 from synthdp.data import cells
 from synthdp.data.cells import FORMS as CELL_FORMS
 from synthdp.data.cells import NUMBERS, SIZES, YEARS, cells_domain

@@ -4,7 +4,7 @@ from synthdp import door
 
 __getattr__ = door(
     __name__,
-    "addresses checks.chance checks.columns codebook expressions.expressions "
-    "expressions.parsed expressions.query questions checks.budget checks.checks checks.linked "
-    "draft edit load.loader load.wording model.columns model.linked model.rules writing",
+    "addresses checks.budget checks.chance checks.columns codebook expressions.expressions "
+    "expressions.parsed expressions.query questions checks.checks checks.linked draft edit "
+    "load.loader load.wording load.yaml_tree model.columns model.linked model.rules writing",
 )

@@ -35,7 +35,7 @@ _FREE = (
 
 
 @dataclass(frozen=True)
-class Described:
+class CodebookColumn:
     """One column of a code book.
 
     `labels` are what codes stand for, in the code book's order. `kind` is None where it is not
@@ -61,17 +61,17 @@ class Described:
 class Codebook:
     """The columns of a table; `missing_values` stand for a missing value in each of them."""
 
-    columns: tuple[Described, ...]
+    columns: tuple[CodebookColumn, ...]
     title: str = ""
     missing_values: tuple[str, ...] = ()
 
-    def of(self, names: Iterable[str]) -> dict[str, Described]:
+    def of(self, names: Iterable[str]) -> dict[str, CodebookColumn]:
         """What is said of each of a table's columns, by the table's name of it.
 
         Names that differ in capitals alone are one name, where no other column could be meant.
         """
         exact = {column.name: column for column in self.columns}
-        folded: dict[str, list[Described]] = {}
+        folded: dict[str, list[CodebookColumn]] = {}
         for column in self.columns:
             folded.setdefault(column.name.casefold(), []).append(column)
         found = {}
@@ -82,13 +82,14 @@ class Codebook:
         return found
 
 
-def entry_of(column: Described) -> dict[str, Any]:
+def entry_of(column: CodebookColumn) -> dict[str, Any]:
     """The column's entry in a spec; what is not stated is a `Blank`.
 
     Codes make categories, and else the kind decides. Where it is not said that no value is missing,
     some may be.
 
-    >>> entry_of(Described("smokes", labels={"0": "no", "1": "yes", "9": ""}, missing_codes=("9",)))
+    >>> labels = {"0": "no", "1": "yes", "9": ""}
+    >>> entry_of(CodebookColumn("smokes", labels=labels, missing_codes=("9",)))
     {'type': 'categorical', 'categories': [0, 1], 'value_labels': {0: 'no', 1: 'yes'}, \
 'missing': True, 'missing_codes': [9]}
     """
@@ -111,7 +112,7 @@ def entry_of(column: Described) -> dict[str, Any]:
     return entry | {key: text for key, text in said.items() if text}
 
 
-def _range(column: Described) -> dict[str, Any]:
+def _range(column: CodebookColumn) -> dict[str, Any]:
     types = {"whole": "integer", "number": "number", "date": "datetime", "time": "datetime"}
     if column.kind is None or column.kind not in types:
         return {"type": Blank(_FREE)}
@@ -255,7 +256,7 @@ def _schemas(found: object) -> Iterator[Mapping[str, Any]]:
         yield from _schemas(below)
 
 
-def _schema_column(entry: Mapping[str, Any]) -> Described:
+def _schema_column(entry: Mapping[str, Any]) -> CodebookColumn:
     rules = entry.get("constraints")
     rules = rules if isinstance(rules, Mapping) else {}
     kind = KINDS.get(str(entry.get("type", "")))
@@ -264,7 +265,7 @@ def _schema_column(entry: Mapping[str, Any]) -> Described:
         ends = (entry.get("falseValues") or ["false"], entry.get("trueValues") or ["true"])
         labels = {code_text(end[0]): "" for end in ends if isinstance(end, list) and end}
     said = list(map(entry.get, ("title", "description")))
-    return Described(
+    return CodebookColumn(
         entry["name"],
         description=": ".join(dict.fromkeys(s for s in said if isinstance(s, str) and s)),
         unit=entry["unit"] if isinstance(entry.get("unit"), str) else "",
@@ -335,7 +336,7 @@ def _parsed(path: Path) -> Element:
         raise DataError(message, hint="take the DOCTYPE out of the file") from None
 
 
-def _ddi_column(var: Element) -> Described:
+def _ddi_column(var: Element) -> CodebookColumn:
     form = var.find("{*}varFormat")  # in whatever namespace: versions differ in that alone
     decimals = var.get("dcml") or (form.get("dcml") if form is not None else None)
     bounds = var.find("{*}valrng/{*}range")
@@ -352,7 +353,7 @@ def _ddi_column(var: Element) -> Described:
             ends = float(item.get("min", "")), float(item.get("max", ""))
             missing |= {} if value else dict.fromkeys(_codes(*ends))
     continuous = var.get("intrvl") == "contin" or var.get("nature") in ("interval", "ratio")
-    return Described(
+    return CodebookColumn(
         var.get("name", ""),
         description=_text(var, "{*}labl") or _text(var, ".//{*}qstnLit"),
         unit=var.get("measUnit") or "",
@@ -411,12 +412,12 @@ def read_redcap(path: Path) -> Codebook:
     return Codebook(tuple(c for row in rows if row[NAME] for c in _redcap_columns(row)))
 
 
-def _redcap_columns(row: Mapping[str, str]) -> Iterator[Described]:
+def _redcap_columns(row: Mapping[str, str]) -> Iterator[CodebookColumn]:
     """A field's column in the export; of a checkbox one for each choice."""
     form, name, label = row[TYPE], row[NAME], row[LABEL]
     missing = row.get("Required Field?", "") != "y"
     missing |= bool(row.get("Branching Logic (Show field only if...)"))
-    own = partial(Described, missing=missing, identifies=row.get("Identifier?", "") == "y")
+    own = partial(CodebookColumn, missing=missing, identifies=row.get("Identifier?", "") == "y")
     if form == "descriptive":  # on the form, and not in the export
         return
     if form == "checkbox":
@@ -484,7 +485,7 @@ def read_statistics(path: Path) -> Codebook:
     return Codebook(columns, found.file_label or "")
 
 
-def _statistics_column(name: str, found: Any) -> Described:
+def _statistics_column(name: str, found: Any) -> CodebookColumn:
     form, stored = found.original_variable_types, found.readstat_variable_types
     kind, decimals = _statistics_kind(form.get(name, ""), stored.get(name, ""))
     values: Mapping[Any, str] = found.variable_value_labels.get(name, {})
@@ -497,7 +498,7 @@ def _statistics_column(name: str, found: Any) -> Described:
     measure = found.variable_measure.get(name, "unknown")
     if measure == "scale" and kind in ("whole", "number"):
         labels = {}  # of special values of a number
-    return Described(
+    return CodebookColumn(
         name,
         description=found.column_names_to_labels.get(name) or "",
         kind=kind,

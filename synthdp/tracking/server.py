@@ -2,19 +2,15 @@
 
 Started as a program of its own, so that its threads and its death are not ours.
 
-A port is as public as the machine: every account of it reaches a loopback port, and every page
-that the steward's browser opens may ask there. MLflow itself asks nobody who they are, and its
-basic-auth app leaves some paths open to all. So its app sees no request that lacks the password,
-whatever the path and method.
+MLflow itself asks nobody who they are, and its basic-auth app leaves some paths open to all. So its
+app sees no request that lacks the password, whatever the path and method.
 """
 
 from __future__ import annotations
 
 import base64
-import hmac
 import json
 import os
-import re
 import secrets
 import signal
 import socket
@@ -22,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,12 +28,12 @@ from urllib.parse import urlencode
 from urllib.request import ProxyHandler, Request, build_opener
 
 from synthdp.errors import OutputError
+from synthdp.loopback import App, Guard, bound
 from synthdp.spec.addresses import check_uri, reason, shown_address, sqlite_file, store_address
 from synthdp.spec.model import ReleaseSpec, Tracking
 from synthdp.tracking.store import check_database, run_path, view_path
 
 USER = "steward"
-App = Callable[[MutableMapping[str, Any], Any, Callable[..., Awaitable[None]]], Awaitable[None]]
 
 
 def store_of(spec: ReleaseSpec | None, folder: Path) -> tuple[str, str]:
@@ -134,7 +130,7 @@ def serving(uri: str, *, port: int | None, experiment: str) -> Iterator[Pages]:
     # We listen from here on, and until the end whatever becomes of the server: while nobody listens
     # at a port, another account can, and be told the password. What is asked before the server is
     # up waits for it. Without -P the folder it starts in could hold modules.
-    with _bound(port) as at, tempfile.TemporaryDirectory() as empty:
+    with bound(port) as at, tempfile.TemporaryDirectory() as empty:
         command = [sys.executable, "-P", "-m", __name__, str(at.fileno())]
         environment = os.environ | {
             "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -181,21 +177,6 @@ def latest_runs(pages: Pages, experiment: str) -> list[tuple[str, str]]:
         ]
     except (OSError, KeyError, ValueError):
         return []
-
-
-def _bound(port: int | None) -> socket.socket:
-    """A socket that listens at `port`, or at a free one."""
-    at = socket.socket()
-    at.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        at.bind(("127.0.0.1", port or 0))
-        at.listen()  # fails too where another socket of this port came first
-    except OSError:
-        at.close()
-        raise OutputError(
-            f"port {port} is taken", hint="leave --port out, and a free one is chosen"
-        ) from None
-    return at
 
 
 def _wait(server: subprocess.Popen[bytes], pages: Pages, seconds: int = 90) -> None:
@@ -263,56 +244,12 @@ def credentials(password: str) -> str:
     return "Basic " + base64.b64encode(f"{USER}:{password}".encode()).decode()
 
 
-@dataclass(frozen=True)
-class Guard:
-    """An ASGI app in front of `app`, which gets HTTP requests with the password alone.
-
-    By HTTP Basic, since browsers keep such a password for one port. They send a cookie to every
-    port of a host, whoever listens there.
+def guarded(app: App, password: str) -> Guard:
+    """`app` behind `password`, by HTTP Basic: browsers keep such a password for one port. They send
+    a cookie to every port of a host, whoever listens there.
     """
-
-    app: App
-    password: str = field(repr=False)
-
-    async def __call__(
-        self, scope: MutableMapping[str, Any], receive: Any, send: Callable[..., Awaitable[None]]
-    ) -> None:
-        """Pass on or refuse; nothing but HTTP is passed on."""
-        if scope["type"] != "http":
-            return
-        if not (status := self._refusal(scope)):
-            await self.app(scope, receive, send)
-            return
-        asks = [(b"www-authenticate", b'Basic realm="synthdp ui", charset="UTF-8"')]
-        headers = [(b"content-length", b"0"), *(asks if status == 401 else [])]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": b""})
-
-    def _refusal(self, scope: MutableMapping[str, Any]) -> int:
-        """The status of a refusal, 0 for none. 403 where a name leads here that is not ours (DNS
-        rebinding), or a page of another origin asks, whatever its browser knows of passwords.
-        Another page's link to this one is followed.
-        """
-
-        def values(name: bytes) -> list[bytes]:
-            return [value for key, value in scope["headers"] if key.lower() == name]
-
-        hosts, sites = values(b"host"), values(b"sec-fetch-site")
-        own = rb"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?"
-        if len(hosts) != 1 or not re.fullmatch(own, hosts[0]):
-            return 403
-        if any(origin != b"http://" + hosts[0] for origin in values(b"origin")):
-            return 403
-        followed = (
-            scope["method"] == "GET"
-            and values(b"sec-fetch-mode") == [b"navigate"]
-            and values(b"sec-fetch-dest") == [b"document"]
-        )
-        if not followed and any(site not in (b"same-origin", b"none") for site in sites):
-            return 403
-        given = values(b"authorization")
-        wanted = credentials(self.password).encode()
-        return 0 if len(given) == 1 and hmac.compare_digest(given[0], wanted) else 401
+    asks = (b"www-authenticate", b'Basic realm="synthdp ui", charset="UTF-8"')
+    return Guard(app, (b"authorization", credentials(password).encode()), (asks,))
 
 
 def main() -> None:
@@ -336,7 +273,7 @@ def main() -> None:
 
     initialize_backend_stores(given["store"], given["store"], "mlflow-artifacts:/")
     config = uvicorn.Config(
-        Guard(app, given["password"]),
+        guarded(app, given["password"]),
         access_log=False,
         lifespan="off",
         log_level="critical",

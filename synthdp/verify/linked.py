@@ -22,9 +22,7 @@ import pandas as pd
 
 from synthdp.bundle.certificate import Certificate
 from synthdp.bundle.content import MODEL_FILES, REPORT
-from synthdp.bundle.deployment import DEPLOYMENT
-from synthdp.bundle.derived import Derived
-from synthdp.bundle.descriptions import public_spec
+from synthdp.bundle.descriptions import DEPLOYMENT, public_spec
 from synthdp.bundle.linked import (
     LAWS,
     LinkedBundle,
@@ -37,6 +35,7 @@ from synthdp.bundle.linked import (
 )
 from synthdp.bundle.linked_files import LINKED_DERIVED, linked_files
 from synthdp.bundle.noisy_values import ESTIMANDS, MARGINALS, sums_from_json
+from synthdp.bundle.write import Derived
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import to_numbers
 from synthdp.data.kinds import column_kind

@@ -17,10 +17,10 @@ from synthdp.bundle.certificate import (
     plan_problems,
 )
 from synthdp.bundle.content import sha256
-from synthdp.bundle.derived import BY_SPEC
 from synthdp.bundle.descriptions import public_spec
+from synthdp.bundle.write import BY_SPEC
+from synthdp.ledger.composition import Wave
 from synthdp.ledger.entries import GENESIS, Balance, Entry
-from synthdp.ledger.waves import Wave
 from synthdp.privacy import accounting
 from synthdp.privacy.events.kinds import kind_of, of_side
 from synthdp.privacy.plan import GROUP_SIZES, SCORES, Spend, bound_of

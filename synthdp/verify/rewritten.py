@@ -17,7 +17,7 @@ import dp_accounting
 import numpy as np
 
 from synthdp.bundle.certificate import Certificate, profile_of
-from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, schema_problems
+from synthdp.bundle.descriptions import DEPLOYMENT, deployment_record, schema_problems
 from synthdp.bundle.noisy_values import ESTIMANDS, read_tables
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME, arrow_schema, group_rows, row_groups
 from synthdp.bundle.waves import WAVES, chain_problems, waves_from
@@ -38,12 +38,12 @@ from synthdp.inference.estimands import (
 from synthdp.model.estimands import contrast_name, estimand_name
 from synthdp.privacy.events.kernel import GaussianSumsDpEvent
 from synthdp.privacy.events.kinds import event_from_json, event_to_json
-from synthdp.privacy.mechanisms.contrasts import ContrastBudget
 from synthdp.privacy.mechanisms.marginals import sampler_for
 from synthdp.privacy.mechanisms.scores import ScoreBudget, Scored, compared
 from synthdp.privacy.mechanisms.sums import (
     GRID,
     SQUARE,
+    ContrastBudget,
     NoisyProducts,
     NoisySums,
     SumMechanism,

@@ -31,7 +31,7 @@ def examples() -> Iterator[doctest.DocTest]:
 
 
 EXAMPLES = list(examples())
-SLOW = {"synthdp.api.spec.audit_release"}  # replays every mechanism, training among them
+SLOW = {"synthdp.api.release.audit_release"}  # replays every mechanism, training among them
 
 
 @pytest.mark.check

@@ -25,14 +25,13 @@ from synthdp.audit import (
     read,
     replay_persons,
 )
-from synthdp.audit.mechanisms import persons
+from synthdp.audit.mechanisms import calls as persons
 from synthdp.bundle import Audit
 from synthdp.data import STEPS, CodedVisits, Views, VisitFrame, views_of
 from synthdp.model import STEP_PAIRS, plan_linked
 from synthdp.model.visits.fit import fit
-from synthdp.privacy import OnView, session
+from synthdp.privacy import LinkedTable, OnView, in_views, session
 from synthdp.privacy.calibration import mu_of
-from synthdp.privacy.linked import LinkedTable, in_views
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal

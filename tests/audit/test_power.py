@@ -10,7 +10,7 @@ from synthdp.api.text import plan_text
 from synthdp.audit import AttackPower, TableMeasurer, attack_power, shadow_spec
 from synthdp.data import Domain
 from synthdp.ledger import Balance
-from synthdp.model.planning import plan_for
+from synthdp.model import plan_for
 from synthdp.release.plan_view import plan_facts
 from synthdp.spec import parse_spec
 from synthdp.spec.model import ReleaseSpec

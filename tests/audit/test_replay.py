@@ -28,15 +28,13 @@ from synthdp.audit import (
     runnable,
 )
 from synthdp.data import ColumnDomain, Domain, level_features
-from synthdp.model import CausalVae
+from synthdp.model import CausalVae, TargetRegression
 from synthdp.model.ancestral import Architecture
 from synthdp.model.fit import target_regression
-from synthdp.model.target_stage import TargetRegression
-from synthdp.privacy import ChosenOrientations, OrientationBudget, Prepaid
+from synthdp.privacy import ChosenOrientations, DiscreteGaussianDpEvent, OrientationBudget, Prepaid
 from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
-from synthdp.privacy.events.kernel import DiscreteGaussianDpEvent
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, ChosenMarginals, NoisyMarginals
 from synthdp.privacy.plan import ReleasePlan
 from tests.audit.mechanism_examples import EXAMPLES, mechanism_classes, unregistered

@@ -330,7 +330,7 @@ KERNELS = {
         tests=FILTER,
     ),
     "waves of a series that count as one too few": Broken(
-        "synthdp/ledger/waves.py",
+        "synthdp/ledger/composition.py",
         (
             (
                 "sorted(amount, reverse=True)[:most]",
@@ -343,7 +343,7 @@ KERNELS = {
         tests=("tests/privacy/test_waves.py",),
     ),
     "a search of a series that counts for nobody": Broken(
-        "synthdp/ledger/waves.py",
+        "synthdp/ledger/composition.py",
         (("together([always, *zip", "together([NOTHING, *zip"),),
         caught=(
             "test_runs_of_one_wave_add_up_and_a_run_without_one_counts_for_everyone",
@@ -430,7 +430,7 @@ KERNELS = {
         tests=("tests/privacy/engines/test_visits.py",),
     ),
     "of two rows of a person the first of the file": Broken(
-        "synthdp/privacy/linked_rows.py",
+        "synthdp/privacy/engines/on_visits.py",
         (
             (
                 "np.lexsort((*self.numbers.T[::-1], *fields, *self.codes.T[::-1], self.units))",

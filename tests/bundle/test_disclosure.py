@@ -29,9 +29,8 @@ from synthdp.bundle import (
     schema_problems,
 )
 from synthdp.bundle.certificate import EPSILONS, Certificate, profile_svg
-from synthdp.privacy import accounting
+from synthdp.privacy import GaussianSumsDpEvent, RoundedGaussianDpEvent, accounting
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
-from synthdp.privacy.events.kernel import GaussianSumsDpEvent, RoundedGaussianDpEvent
 from synthdp.privacy.events.kinds import (
     SecretSampleDpEvent,
     event_from_json,

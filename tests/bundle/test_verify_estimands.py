@@ -13,8 +13,7 @@ import pytest
 from synthdp.bundle import tables_json
 from synthdp.data import Domain
 from synthdp.inference.estimands import estimands_json, stated_sums
-from synthdp.model import chosen_contrast, contrast_name
-from synthdp.model.planning import plan_for
+from synthdp.model import chosen_contrast, contrast_name, plan_for
 from synthdp.privacy import calibration
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import ReleasePlan

@@ -8,7 +8,7 @@ import pytest
 
 from synthdp.data import builtin
 
-STRUCTURE, frame = builtin.survey.STRUCTURE, builtin.survey.frame
+STRUCTURE, frame = builtin.STRUCTURE, builtin.survey_frame
 EDGES = [(parent, name) for name, own in STRUCTURE.items() for parent in own.parents]
 
 

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synthdp.data import ColumnDomain, Domain, decode_column, encode, encode_column
-from synthdp.data.kinds.ranges import _reached
+from synthdp.data import ColumnDomain, Domain, decode_column, edges_reached, encode, encode_column
 from synthdp.spec.model import Boolean, Categorical, Column, Datetime, Integer, Number, Ordinal
 
 COLUMNS: dict[str, Column] = {
@@ -190,4 +189,6 @@ def test_comparisons_reach_the_edges_that_a_search_finds(count: int) -> None:
     rng = np.random.default_rng(count)
     edges = tuple(np.unique(rng.normal(size=count)).tolist())
     numbers = np.concatenate([rng.normal(size=500), edges, np.nextafter(edges, -9), [-0.0, 1e308]])
-    assert np.array_equal(_reached(edges, numbers), np.searchsorted(edges, numbers, side="right"))
+    assert np.array_equal(
+        edges_reached(edges, numbers), np.searchsorted(edges, numbers, side="right")
+    )

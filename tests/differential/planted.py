@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthdp.bundle import derived, write
+from synthdp.bundle import write
 from synthdp.errors import DataError
 from synthdp.evaluate import dp_scores
 from synthdp.model import Constraints, fit
@@ -136,7 +136,7 @@ def readme_that_tells_of_misfits(patch: Patch, rows: Rows) -> None:
     told = "Some values lay outside the domain.\n"
     around(
         patch,
-        derived,
+        write,
         "readme",
         lambda true, *args, **how: true(*args, **how) + told * bool(rows.misfits),
     )

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from docs.site.reference import flow
-from synthdp.spec import parse_spec
-from synthdp.spec.load.yaml_tree import read
+from synthdp.spec import parse_spec, read
 from synthdp.spec.model import ReleaseSpec
 
 REPLACED = ("graph", "synthesizer")  # sections that a fragment shows as a whole

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from synthdp.data import Domain
-from synthdp.evaluate import CLASSIFIERS, REGRESSORS, EvaluationReport, evaluate
+from synthdp.evaluate import CLASSIFIERS, REGRESSORS, EvaluationReport, Learner, evaluate
 from synthdp.evaluate.utility import (
     UtilityReport,
     build_features,
@@ -239,10 +239,8 @@ def test_what_a_model_warns_of_is_recorded_and_does_not_leak(
 ) -> None:
     from sklearn.linear_model import LogisticRegression
 
-    from synthdp.evaluate import learners
-
-    hasty = learners.Learner(lambda seed, mask: LogisticRegression(max_iter=1), "wide")
-    monkeypatch.setitem(learners.CLASSIFIERS, "logistic", hasty)  # type: ignore[arg-type]
+    hasty = Learner(lambda seed, mask: LogisticRegression(max_iter=1), "wide")
+    monkeypatch.setitem(CLASSIFIERS, "logistic", hasty)  # type: ignore[arg-type]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         report = run(TRAIN, TEST, TRAIN, "ill")

@@ -30,7 +30,7 @@ import yaml
 from safetensors.numpy import save
 
 from synthdp.errors import SynthdpError
-from synthdp.ledger import ledger
+from synthdp.ledger import Lease
 from synthdp.privacy import journal, session
 from synthdp.release import run as release_module
 from synthdp.release import run_folder
@@ -48,7 +48,7 @@ def watch_use(log: int) -> None:
     true_release, true_last, true_keep = (
         session.Session.release,
         journal.Journal.last_checkpoint,
-        ledger.Lease.keep,
+        Lease.keep,
     )
 
     def write(run: str, purpose: str, step: int | None, digest: str) -> None:
@@ -82,7 +82,7 @@ def watch_use(log: int) -> None:
 
     session.Session.release = release  # type: ignore[method-assign, assignment]
     journal.Journal.last_checkpoint = last  # type: ignore[method-assign, assignment]
-    ledger.Lease.keep = keep  # type: ignore[method-assign, assignment]
+    Lease.keep = keep  # type: ignore[method-assign, assignment]
 
 
 def start(where: Path, out: Path, *, kill: int | None, locks: bool = True) -> int:

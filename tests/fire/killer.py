@@ -35,9 +35,9 @@ import yaml
 
 from synthdp.bundle import write as bundle_write
 from synthdp.data import Domain
+from synthdp.ledger import Lease
 from synthdp.ledger import database as ledger_database
-from synthdp.ledger import ledger
-from synthdp.model.planning import plan_for
+from synthdp.model import plan_for
 from synthdp.privacy import accounting, journal, plan, session
 from synthdp.privacy.dpsgd import training
 from synthdp.privacy.mechanisms import marginals
@@ -193,14 +193,14 @@ def watch_looks(folder: Path, log: int) -> None:
 
 def watch_kept(log: int) -> None:
     """Write down each value that was kept."""
-    true = ledger.Lease.keep
+    true = Lease.keep
 
     def keep(self: Any, **body: Any) -> None:
         true(self, **body)
         if body["step"] is None:
             os.write(log, f"{json.dumps({'kept': body['purpose']})}\n".encode())
 
-    ledger.Lease.keep = keep  # type: ignore[method-assign, assignment]
+    Lease.keep = keep  # type: ignore[method-assign, assignment]
 
 
 def charged_on_disk(path: Path) -> list[str]:
@@ -332,7 +332,7 @@ def folder_removed_in_place_and_nobody_asks_whether_the_run_settled() -> None:
     """All walls against a second look are gone."""
     folder_removed_in_place()
     session._check_unsettled = lambda *_: None
-    ledger.Lease.kept = lambda self, purpose: None  # type: ignore[method-assign, assignment]
+    Lease.kept = lambda self, purpose: None  # type: ignore[method-assign, assignment]
 
 
 def do(folder: Path, what: str) -> None:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from synthdp.data import Domain, decode
+from synthdp.graph import margin_probabilities
 from synthdp.graph.level_groups import with_heaps
-from synthdp.graph.margins import margin_probabilities
 from synthdp.privacy import NoisyTexts
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.model import Integer, Number

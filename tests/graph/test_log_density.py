@@ -1,14 +1,15 @@
 """Margins with a smooth logarithm: tails come to nothing, ends are found, and the law is kept."""
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
-from synthdp.data import ColumnDomain, Domain
-from synthdp.data.kinds.ranges import level_of
-from synthdp.graph.margins import Floats, density_models, margin_probabilities, project_to_simplex
+from synthdp.data import ColumnDomain, Domain, level_of
+from synthdp.graph import density_models, margin_probabilities, project_to_simplex
 from synthdp.spec import with_fine_bins
 from synthdp.spec.model import Integer
 
+Floats = npt.NDArray[np.float64]
 BINS, SIGMA = 60, 0.02
 """Noise of 2% of all rows on each bin: that of 1,600 rows and 29 columns at epsilon 1."""
 

@@ -7,15 +7,15 @@ import numpy.typing as npt
 import pytest
 
 from synthdp.data import ColumnDomain, Domain
-from synthdp.graph.level_groups import LevelLaw
-from synthdp.graph.margins import one_way_probabilities
-from synthdp.graph.missing_patterns import (
+from synthdp.graph import (
     Compared,
-    _together,
     likely_partners,
     missing_as_one,
-    missing_patterns,
+    missing_groups,
+    missing_together,
+    one_way_probabilities,
 )
+from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.predict import pair_tables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
@@ -55,7 +55,7 @@ def found(
     for seed in range(runs):
         rng = np.random.default_rng(seed)
         tables = tables_of(rows_of(rng, together=together), rng, sigma=sigma)
-        patterns.append(missing_patterns(tables, COLUMNS))
+        patterns.append(missing_groups(tables, COLUMNS))
     return patterns
 
 
@@ -77,17 +77,17 @@ def test_half_together_is_not_together() -> None:
         half = rng.random(ROWS) < 0.5
         rows[(rows[:, 0] == 2) & half, 1] = 2
         rows[(rows[:, 0] != 2) & (rng.random(ROWS) < 0.2), 1] = 2
-        found_ones += bool(missing_patterns(tables_of(rows, rng, sigma=20.0), COLUMNS))
+        found_ones += bool(missing_groups(tables_of(rows, rng, sigma=20.0), COLUMNS))
     assert found_ones <= 3
 
 
 def test_many_pairs_tell_together_what_none_of_them_does() -> None:
     """Four independent z-scores of 1.2 have a sum of deviation 2: together they are 2.4."""
     likely = {(a, b): Compared(0.1, 1.2) for a in "ab" for b in "cd"}
-    assert not _together("a", "c", likely) and not _together("a", "cd", likely)
-    assert _together("ab", "cd", likely)
+    assert not missing_together("a", "c", likely) and not missing_together("a", "cd", likely)
+    assert missing_together("ab", "cd", likely)
     likely["b", "d"] = Compared(0.1, 0.3)  # 3.9 / 2
-    assert not _together("ab", "cd", likely)
+    assert not missing_together("ab", "cd", likely)
 
 
 def test_a_pattern_has_one_share_and_no_mixed_cell() -> None:
@@ -117,8 +117,8 @@ def test_no_table_and_no_missing_value_have_no_pattern() -> None:
     complete = [ColumnDomain(name, "categorical", ("x", "y", "z"), False) for name in NAMES]
     rng = np.random.default_rng(1)
     tables = tables_of(rows_of(rng, together=True), rng)
-    assert missing_patterns(tables, complete) == ()
-    assert missing_patterns([], COLUMNS) == () and likely_partners([], COLUMNS) == []
+    assert missing_groups(tables, complete) == ()
+    assert missing_groups([], COLUMNS) == () and likely_partners([], COLUMNS) == []
 
 
 def test_as_one_keeps_what_is_known() -> None:

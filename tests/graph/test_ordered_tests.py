@@ -11,11 +11,20 @@ from scipy.stats import binom, spearmanr
 
 from benchmarks.random_tables import RandomTable, random_table
 from synthdp.data import ColumnDomain, Domain, LevelGroups
-from synthdp.graph import MIXED_SHARES, ORDERED_SHARES, CausalGraph, NoisyTables
+from synthdp.graph import (
+    MIXED_SHARES,
+    ORDERED_SHARES,
+    CausalGraph,
+    NoisyTables,
+    OrderedTests,
+    Scores,
+    TrendSettings,
+    has_order,
+    together,
+)
 from synthdp.graph.chi_square import Answer
 from synthdp.graph.discovery import algorithm_named
 from synthdp.graph.level_groups import GroupSettings, how_many
-from synthdp.graph.trend import SETTINGS, OrderedTests, Scores, has_order, together
 from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import Training
@@ -148,7 +157,7 @@ def test_scores_are_orthonormal_and_of_mean_zero() -> None:
         inner = scores.values.T @ (held[:, None] * scores.values)
         assert np.allclose(inner, np.eye(len(scores.weights)), atol=1e-8)
         assert np.allclose(held @ scores.values, 0, atol=1e-9) and (scores.kept == 1).all()
-    assert len(Scores.of(number("a"), share, np.zeros(8, bool)).weights) == SETTINGS.order
+    assert len(Scores.of(number("a"), share, np.zeros(8, bool)).weights) == TrendSettings().order
     assert not has_order(number("a", 4)) and not has_order(town("a", 40))
     kept = Scores.of(number("a"), np.full(8, 1 / 8), np.ones(8, bool)).kept
     assert kept == pytest.approx([1 - 1 / 64, 1 - 5 / 64, 1 - 14 / 64])

@@ -11,8 +11,17 @@ import pytest
 
 from benchmarks.bif import BayesianNetwork
 from synthdp.errors import SynthdpError
-from synthdp.graph import PROVENANCES, CausalGraph, GraphEdge, PagLink
-from synthdp.graph.picture import NOTES, SETTINGS, SHAPES, STYLES, arrows
+from synthdp.graph import (
+    NOTES,
+    PROVENANCES,
+    SHAPES,
+    STYLES,
+    CausalGraph,
+    GraphEdge,
+    PagLink,
+    PictureSettings,
+    arrows,
+)
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -199,7 +208,7 @@ def test_a_matrix_says_where_the_marks_are() -> None:
         GraphEdge(a, b, directed=True, provenance="learned") for a, b in combinations(names, 2)
     ]
     graph = CausalGraph(names, tuple(edges), pag=(PagLink("c0", "c1", "circle", "arrow"),))
-    assert len(edges) > SETTINGS.max_arrows and "pag in graph.json" in graph.to_svg()
+    assert len(edges) > PictureSettings().max_arrows and "pag in graph.json" in graph.to_svg()
 
 
 def test_every_arrow_stays_inside_the_picture() -> None:
@@ -223,7 +232,8 @@ def test_every_arrow_stays_inside_the_picture() -> None:
 
 
 def test_more_arrows_than_a_reader_can_follow_become_a_matrix() -> None:
-    small, large = chain(SETTINGS.max_arrows + 1), chain(SETTINGS.max_arrows + 2)
+    most = PictureSettings().max_arrows
+    small, large = chain(most + 1), chain(most + 2)
     assert "<path class" in small.to_svg() and 'marker-end="url(#head-' in small.to_svg()
     svg = large.to_svg()
     root = ElementTree.fromstring(svg)

@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pytest
 
 from synthdp.data import Domain, LevelGroups
-from synthdp.graph import PublicRows, shrunk_to
+from synthdp.graph import PublicRows, margin_probabilities, margin_with_prior, shrunk_to
 from synthdp.graph.level_groups import LevelLaw
-from synthdp.graph.predict import pair_tables, prior_used
+from synthdp.graph.predict import Axis, pair_tables, prior_used, smoothed_counts
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.model import Categorical, Integer
 
@@ -20,6 +20,7 @@ NAMES = ("x", "y", "z")
 DOMAIN = Domain.from_spec(
     {name: Categorical(type="categorical", categories=LEVELS) for name in NAMES}
 )
+BINNED = Integer(type="integer", lower=0, upper=59, bins=60)
 Codes = npt.NDArray[np.uint16]
 
 
@@ -148,6 +149,78 @@ def test_a_wrong_prior_does_no_harm(sigma: float) -> None:
     public[:, 2] = public[:, 0]
     alone, both = errors(sigma, public)
     assert both < 1.05 * alone
+
+
+def heaped(slope: float, shift: int = 0) -> npt.NDArray[np.float64]:
+    """Shares of 60 bins: a hump that leans by a slope, and heaps at every tenth bin."""
+    at = np.arange(60)
+    shares = np.exp(slope * at / 60 - np.square((at - 30) / 20)) * np.where(at % 10 == shift, 8, 1)
+    return np.asarray(shares / shares.sum())
+
+
+@pytest.mark.parametrize(("sigma", "most"), [(0.003, 0.75), (0.01, 0.5), (0.02, 0.4)])
+def test_heaps_of_other_people_are_found_where_the_hump_is(sigma: float, most: float) -> None:
+    """Without its tilt the prior is off by as much as the noise, or is switched off."""
+    column, truth = Domain.from_spec({"x": BINNED}).columns[0], heaped(1.5)
+    errors, rng = [], np.random.default_rng(0)
+    for _ in range(10):
+        seen = truth + rng.normal(0, sigma, 60)
+        alone = margin_probabilities(column, seen, sigma)
+        near, used = margin_with_prior(column, seen, sigma, 2000 * heaped(-1.5))
+        wrong, unused = margin_with_prior(column, seen, sigma, 2000 * heaped(-1.5, shift=5))
+        errors.append([np.abs(found - truth).sum() / 2 for found in (alone, near, wrong)])
+        assert used > unused
+    alone, near, wrong = np.mean(errors, axis=0)
+    assert near < most * alone and wrong < 1.01 * alone
+
+
+def leaning(slope: float, *, rough: float = 1.0, shift: int = 0) -> npt.NDArray[np.float64]:
+    """Shares `[12, 12]` of cells that are as rough as chance has them, times a smooth slope."""
+    at, cells = np.arange(12) / 11 - 0.5, np.random.default_rng(9).normal(0, rough, (12, 12))
+    shares = np.exp(np.roll(cells, shift) + slope * np.outer(at, at))
+    return np.asarray(shares / shares.sum())
+
+
+@pytest.mark.parametrize(
+    ("truth", "public", "most"),
+    [
+        # .73 where the prior's table may not lean
+        pytest.param(leaning(4), leaning(-1), 0.68, id="other people"),
+        # .89 where the prior's own chance is left in it
+        pytest.param(leaning(4, rough=0), leaning(4, rough=0), 0.72, id="few public rows"),
+        pytest.param(leaning(4), leaning(-1, shift=3), 1.01, id="wrong"),
+    ],
+)
+def test_a_pair_is_smoothed_around_that_of_other_people(
+    truth: npt.NDArray[np.float64], public: npt.NDArray[np.float64], most: float
+) -> None:
+    numbers = Integer(type="integer", lower=0, upper=11, bins=12)
+    domain, sigma, errors = Domain.from_spec({"x": numbers, "y": numbers}), 150.0, []
+    drawn = np.random.default_rng(100).choice(144, 3000, p=public.ravel())
+    prior = PublicRows(("x", "y"), np.column_stack([drawn // 12, drawn % 12]).astype(np.uint16))
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        sums = {("x",): truth.sum(1), ("y",): truth.sum(0), ("x", "y"): truth}
+        tables = [
+            NoisyTable(names, ROWS * shares + rng.normal(0, sigma, shares.shape), sigma)
+            for names, shares in sums.items()
+        ]
+        laws = (pair_tables(LevelLaw.by_rows(tables, domain, own)) for own in (None, prior))
+        errors.append([np.abs(law.table("x", "y") - truth).sum() / 2 for law in laws])
+    alone, both = np.mean(errors, axis=0)
+    assert both < most * alone
+
+
+def test_public_counts_lose_their_chance() -> None:
+    """Of 300 rows in 144 cells; what is rough in 300,000 rows is kept."""
+    numbers = Integer(type="integer", lower=0, upper=11, bins=12)
+    columns = Domain.from_spec({"x": numbers, "y": numbers}).columns
+    for rows, rough, most in ((300, 0.0, 0.4), (300_000, 1.0, 1.0)):
+        law = leaning(4, rough=rough)
+        counted = np.random.default_rng(4).multinomial(rows, law.ravel()).reshape(12, 12) / rows
+        first, second = (Axis(c, counted.sum(1 - i)) for i, c in enumerate(columns))
+        smooth = smoothed_counts(first, second, counted, rows).probabilities
+        assert np.abs(smooth - law).sum() < most * np.abs(counted - law).sum()
 
 
 def test_what_is_used_is_told_by_table() -> None:

@@ -15,7 +15,15 @@ from benchmarks.priv_pc_published import priv_pc_published
 from benchmarks.private_pc import run
 from synthdp.data import ColumnDomain, Domain
 from synthdp.errors import SynthdpError
-from synthdp.graph import Knowledge, Links, Questions, arc_f1, deletions, graph_of, pc_search
+from synthdp.graph import (
+    Knowledge,
+    Links,
+    Questions,
+    arc_f1,
+    deletions,
+    graph_of,
+    pc_search,
+)
 from synthdp.graph.discovery import algorithm_named
 from synthdp.privacy import HowMany, SparseVectorReply, result_of
 from synthdp.privacy.calibration import make_search_plan

@@ -15,8 +15,7 @@ from benchmarks.priv_pc_published import (
     published_p_value,
     silent_chance,
 )
-from synthdp.privacy import STATISTICS, STEPS
-from synthdp.privacy.events.kernel import SparseVectorDpEvent
+from synthdp.privacy import STATISTICS, STEPS, SparseVectorDpEvent
 
 Figure = Callable[..., None]
 Ints = npt.NDArray[np.int64]

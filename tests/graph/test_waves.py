@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
-from synthdp.graph import waves
-from synthdp.graph.margins import Floats, pooled
+from synthdp.graph import pooled, waves
 from synthdp.graph.waves import STEPS, StepSettings, Tables, breaks, series_of, with_earlier
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
+Floats = npt.NDArray[np.float64]
 ROWS = 1e5
 CELLS = 40
 SIGMA = 200.0

@@ -10,8 +10,7 @@ from scipy.special import expit
 from scipy.stats import t
 
 from synthdp.data import Domain
-from synthdp.inference import pooled
-from synthdp.inference.least_squares import Blocks, LeastSquares, Posterior, joined, measured
+from synthdp.inference import Blocks, LeastSquares, Posterior, joined, measured, pooled
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec import parse_spec
 from synthdp.spec.model import ReleaseSpec

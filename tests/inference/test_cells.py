@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synthdp.data import Domain
-from synthdp.data.kinds.ranges import level_of
+from synthdp.data import Domain, level_of
 from synthdp.errors import OutputError
 from synthdp.inference import level_points, roles, value_bounds
 from synthdp.spec import parse_query

@@ -1,7 +1,8 @@
-"""The change of a figure since an earlier wave: `synthdp.inference.change`."""
+"""The change of a figure since an earlier wave: `synthdp.inference.answer`."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from synthdp.data import Domain
-from synthdp.inference import Answer, Figure, answer_tables, change, change_of, difference, labelled
+from synthdp.inference import Answer, Figure, answer_tables, change_of, difference, labelled
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec import parse_query
 from tests.builders import build_spec
@@ -76,7 +77,7 @@ def test_a_fault_in_the_interval_is_found(fault: str, monkeypatch: pytest.Monkey
     def wrong(*sides: float) -> float:
         return max(sides) * 0.7 if fault == "one interval" else sum(sides)
 
-    monkeypatch.setattr(change.math, "hypot", wrong)
+    monkeypatch.setattr(math, "hypot", wrong)
     held = covered(changes("share(smoker)", 500), LAWS[1] - LAWS[0])
     assert not 0.93 <= held <= 0.97
 

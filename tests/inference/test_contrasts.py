@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.inference import MeasuredContrast, Rows, Z, contrast_figure, contrasts
+from synthdp.inference import MeasuredContrast, Rows, Z, contrast_figure
 from synthdp.inference.estimands import effect_figure
 from synthdp.model import ContrastDesign, contrast_of_sums
 from synthdp.privacy import Contrast
@@ -114,7 +114,7 @@ def test_the_overlap_is_covered_and_not_with_a_fault(
         own = found.noise
         return replace(found, noise=replace(own, nn=own.nn / 4, dd=own.dd / 4))
 
-    monkeypatch.setattr(contrasts.MeasuredContrast, "of", staticmethod(wrong))
+    monkeypatch.setattr(MeasuredContrast, "of", staticmethod(wrong))
     assert covered(*given, 100, 3)[1] <= inside - 0.07
 
 

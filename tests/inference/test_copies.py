@@ -12,13 +12,15 @@ import pytest
 from synthdp import Bundle
 from synthdp.data import Domain
 from synthdp.errors import OutputError, VerifyError
-from synthdp.inference import Copies, copies_of, statement
-from synthdp.inference.least_squares import (
+from synthdp.inference import (
+    Copies,
     InferenceSettings,
     LeastSquares,
     Measured,
     Posterior,
+    copies_of,
     measured,
+    statement,
 )
 from tests.inference.conftest import counted, heavy, write_bundle_of
 from tests.inference.conftest import drawn_levels as sample_levels

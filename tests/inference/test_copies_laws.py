@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from synthdp.data import Domain
-from synthdp.inference import drawn_levels
-from synthdp.inference.least_squares import (
+from synthdp.inference import (
     Blocks,
     LeastSquares,
     Measured,
     Posterior,
+    drawn_levels,
     find_blocks,
     fitted,
     measured,
-    needed,
+    needed_blocks,
 )
 from tests.inference.conftest import counted
 from tests.inference.conftest import drawn_levels as sample_levels
@@ -83,7 +83,10 @@ def test_blocks_that_others_tell_are_not_needed() -> None:
     single = Blocks({0: np.arange(3)}, 2)
     assert fine.tells(single) and fine.tells(coarse)
     assert not coarse.tells(single) and not single.tells(fine)
-    assert needed([single, fine]) == [fine] and needed([single, coarse]) == [coarse, single]
+    assert needed_blocks([single, fine]) == [fine] and needed_blocks([single, coarse]) == [
+        coarse,
+        single,
+    ]
 
 
 def test_sums_of_blocks_are_those_of_a_loop() -> None:

@@ -8,7 +8,7 @@ from benchmarks.inference import HOLDOUT, Setting
 from benchmarks.inference_models import MODELS, levels, spec_of
 from synthdp.data import Domain
 from synthdp.graph.level_groups import groups_of
-from synthdp.inference.least_squares import LeastSquares, Posterior, measured
+from synthdp.inference import LeastSquares, Posterior, measured
 from tests.chance import seeded
 
 pytestmark = pytest.mark.slow

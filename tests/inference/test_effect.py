@@ -13,8 +13,7 @@ from synthdp import Bundle
 from synthdp.data import Domain
 from synthdp.errors import OutputError, VerifyError
 from synthdp.graph import CausalGraph, GraphEdge, Knowledge, PagLink
-from synthdp.inference import EffectQuery
-from synthdp.inference.effect import _with_unseen
+from synthdp.inference import EffectQuery, adjustment_unseen
 from synthdp.spec import parse_spec
 from tests.inference.conftest import counted, drawn_levels, heavy, with_graph, write_bundle_of
 
@@ -26,14 +25,14 @@ def test_an_effect_on_its_own_cause_is_refused_where_causes_may_be_unseen() -> N
     """Adjusted for its outcome, an effect would be nothing whatever is true."""
     query = EffectQuery("t", "y")
     cause, outcome = PagLink("a", "t", "tail", "arrow"), PagLink("y", "t", "tail", "arrow")
-    assert _with_unseen(query, [cause]).sets == (("a",),)
+    assert adjustment_unseen(query, [cause]).sets == (("a",),)
     for links in ([outcome], [cause, outcome]):
         with pytest.raises(OutputError, match=r"is not identified .*: y is a cause of t"):
-            _with_unseen(query, links)
+            adjustment_unseen(query, links)
     open_ = PagLink("t", "y", "circle", "arrow")
     with pytest.raises(OutputError, match=r"is not identified .*: t o-> y"):
-        _with_unseen(query, [cause, open_])
-    assert _with_unseen(replace(query, adjust=("a",)), [outcome]).sets == (("a",),)
+        adjustment_unseen(query, [cause, open_])
+    assert adjustment_unseen(replace(query, adjust=("a",)), [outcome]).sets == (("a",),)
 
 
 def rows_of(domain: Domain) -> Any:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from synthdp.data import Domain
-from synthdp.inference.least_squares import LeastSquares, measured
+from synthdp.inference import LeastSquares, measured
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.model import Categorical, Integer
 

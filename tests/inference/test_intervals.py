@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from synthdp.inference import (
     Cuts,
+    Functionals,
     Quadratic,
     Rows,
     Z,
@@ -19,7 +20,6 @@ from synthdp.inference import (
     share_sampling,
     sum_figure,
 )
-from synthdp.inference.least_squares import Functionals
 
 
 @given(st.floats(-50, 500), st.floats(80, 500), st.floats(0.5, 15), st.floats(0.5, 15),

@@ -12,7 +12,7 @@ import yaml
 
 from synthdp.data import Domain
 from synthdp.inference import Answer, Figure, Z, answer_tables, narrower
-from synthdp.model.planning import plan_for
+from synthdp.model import plan_for
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.sums import NoisyProducts
 from synthdp.privacy.plan import ReleasePlan

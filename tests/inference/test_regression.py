@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 
 from synthdp.data import Domain, encode
-from synthdp.inference import Rows, Z, estimands, reach, regression_figures, shares_of
-from synthdp.inference.least_squares import SETTINGS
+from synthdp.inference import SETTINGS, Rows, Z, estimands, reach, regression_figures, shares_of
 from synthdp.model import Design, design_of
 from synthdp.privacy.accounting import epsilon
 from synthdp.privacy.mechanisms.sums import Arm, NoisyProducts

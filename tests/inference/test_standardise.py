@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from synthdp.data import Domain
-from synthdp.inference import Contrast, Rows, Strata, contrast, effect_query
-from synthdp.inference.least_squares import LeastSquares, measured
+from synthdp.inference import Contrast, LeastSquares, Rows, Strata, contrast, effect_query, measured
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.model import Boolean, Categorical, Integer
 

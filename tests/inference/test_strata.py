@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.inference import Rows, Z, count_figure, estimands, ratio_figure
+from synthdp.inference import Functionals, Rows, Z, count_figure, estimands, ratio_figure
 from synthdp.inference.estimands import effect_figure, stratum_figures
-from synthdp.inference.least_squares import Functionals
 from synthdp.privacy.mechanisms.sums import SQUARE, Bounded, NoisySums
 from synthdp.spec import parse_query
 from synthdp.spec.model import Boolean, Column, Integer

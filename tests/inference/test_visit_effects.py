@@ -8,8 +8,7 @@ import pytest
 from benchmarks import visit_effects as simulated
 from benchmarks.clinic import clinic
 from synthdp.data import Domain, VisitFrame
-from synthdp.inference import Rows, Strata, contrast
-from synthdp.inference.least_squares import LeastSquares, Margin, Measured
+from synthdp.inference import LeastSquares, Margin, Measured, Rows, Strata, contrast
 from synthdp.inference.visit_effects import VisitStrata, overlap
 from synthdp.model import plan_linked
 from synthdp.spec.model import Categorical

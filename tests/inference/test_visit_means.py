@@ -16,7 +16,7 @@ from synthdp.data import OUTER, PERSONS, SETTINGS, STEPS, CodedVisits, VisitFram
 from synthdp.errors import OutputError
 from synthdp.inference import Figure, Z, visits_mean
 from synthdp.model import END_NUMBERS, person_sums, plan_linked, rows_by_name
-from synthdp.privacy.linked import LinkedTable, in_views
+from synthdp.privacy import LinkedTable, in_views
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.mechanisms.sums import NUMBER, NoisyProducts
 from synthdp.privacy.plan import MOMENTS, ReleasePlan

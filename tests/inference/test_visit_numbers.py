@@ -9,8 +9,7 @@ import pytest
 
 from synthdp.data import Domain, VisitFrame
 from synthdp.errors import BudgetError, OutputError, QueryError
-from synthdp.inference import Rows
-from synthdp.inference.least_squares import LeastSquares, Margin, Measured
+from synthdp.inference import LeastSquares, Margin, Measured, Rows
 from synthdp.inference.visit_effects import VisitStrata, _chain, regime
 from synthdp.model import clipped_groups, estimand_looks, plan_linked
 from synthdp.spec.model import Categorical, Integer, Number

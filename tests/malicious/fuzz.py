@@ -72,8 +72,8 @@ from synthdp.privacy.source import read_private
 from synthdp.spec import (
     load_spec,
     parse_spec,
+    read,
 )
-from synthdp.spec.load.yaml_tree import read
 from synthdp.spec.model import (
     Boolean,
     Categorical,

@@ -5,9 +5,9 @@ import numpy.typing as npt
 import pytest
 
 from synthdp.data import ColumnDomain, Domain
+from synthdp.model import LogLinearSettings, common_strength, scores
 from synthdp.model.ancestral import Architecture
 from synthdp.model.fit import target_regression
-from synthdp.model.log_linear import SETTINGS, common_strength, scores
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 CAUSES, EFFECTS, ROWS = 5, 10, 20_000
@@ -88,9 +88,9 @@ def test_it_is_that_of_the_mean_arrow_and_signs_that_differ_pull_it_to_zero() ->
 def test_noise_alone_and_too_few_pairs_say_nothing() -> None:
     strong = table(np.full(EFFECTS, 2.5))
     assert (
-        strength_of(strong, PAIRS[: SETTINGS.min_pairs - 1])
+        strength_of(strong, PAIRS[: LogLinearSettings().min_pairs - 1])
         == 0
-        < strength_of(strong, PAIRS[: SETTINGS.min_pairs])
+        < strength_of(strong, PAIRS[: LogLinearSettings().min_pairs])
     )
     none = table(np.zeros(EFFECTS))
     assert sum(strength_of(none, sigma=300.0, seed=seed) == 0 for seed in range(20)) >= 18
@@ -110,7 +110,7 @@ def test_scores_follow_the_order_and_a_missing_value_has_none() -> None:
     assert scores(ColumnDomain("a", "categorical", ("l", "m"), False)) is None
 
 
-@pytest.mark.parametrize("pairs", [PAIRS, PAIRS[: SETTINGS.min_pairs - 1]])
+@pytest.mark.parametrize("pairs", [PAIRS, PAIRS[: LogLinearSettings().min_pairs - 1]])
 def test_arrows_that_nobody_measured_start_from_it(pairs: list[tuple[int, int]]) -> None:
     """And with too few pairs only those start anywhere that were measured."""
     rows, domain = table(np.full(EFFECTS, 2.5)), Domain(COLUMNS)
@@ -124,7 +124,7 @@ def test_arrows_that_nobody_measured_start_from_it(pairs: list[tuple[int, int]])
         for (t, p), own in logits.items()
     }
     unmeasured = [odds[t, causes[1]] for t, causes in ARROWS.items()]
-    if len(pairs) < SETTINGS.min_pairs:
+    if len(pairs) < LogLinearSettings().min_pairs:
         assert unmeasured == [0] * EFFECTS and odds[CAUSES, 0] > 1
     else:
         assert all(2.0 < value < 3.0 for value in unmeasured) and np.ptp(list(odds.values())) < 1e-4

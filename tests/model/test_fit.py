@@ -9,9 +9,8 @@ import pytest
 
 from synthdp.data import Domain
 from synthdp.graph import CausalGraph
-from synthdp.model import Constraints
+from synthdp.model import Constraints, plan_for
 from synthdp.model.fit import Fitted, architecture_for, causal_vae, fit, threads_for
-from synthdp.model.planning import plan_for
 from synthdp.model.sampling import drawn_last, sample
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.plan import ReleasePlan

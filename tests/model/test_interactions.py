@@ -18,20 +18,24 @@ from synthdp.data import ColumnDomain, Domain, LevelGroups
 from synthdp.graph import ActsTogether, CausalGraph, GraphEdge, GraphResult
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.predict import pair_tables
-from synthdp.model import CausalVae, ancestral, arrays
-from synthdp.model.fit import all_tables, architecture_for, measure, with_interactions
-from synthdp.model.interactions import (
-    SETTINGS,
+from synthdp.model import (
+    CausalVae,
+    InteractionSettings,
+    LogLinear,
     Together,
+    ancestral,
+    arrays,
+    fit_log_linear,
     floor_of,
+    plan_for,
     screened,
     screened_targets,
     splits,
     target_splits,
+    with_acting,
     with_arrows,
 )
-from synthdp.model.log_linear import LogLinear, fit_log_linear, with_acting
-from synthdp.model.planning import plan_for
+from synthdp.model.fit import all_tables, architecture_for, measure, with_interactions
 from synthdp.privacy import SameLevel
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import INTERACTIONS
@@ -99,7 +103,7 @@ def test_a_share_of_the_graphs_budget_is_taken_from_its_rounds(
     assert set(plan.graph) - set(before.graph) == {INTERACTIONS}
     for name, mechanism in before.graph.items():
         noise = plan.graph[name].noise_multiplier / mechanism.noise_multiplier  # type: ignore[attr-defined]
-        assert noise == pytest.approx((1 - SETTINGS.share) ** -0.5, rel=0.02)
+        assert noise == pytest.approx((1 - InteractionSettings().share) ** -0.5, rel=0.02)
 
 
 # --- what is screened ---
@@ -254,7 +258,7 @@ def test_a_floor_counts_chance_the_model_and_noise() -> None:
     few, many = (floor_of(16_000, 32_000, size, 64.0) for size in (100, 100_000))
     assert few < many < floor_of(16_000, 32_000, 100_000, 640.0)
     assert floor_of(16_000, 1000, 100, 64.0) > 2 * few
-    assert floor_of(1e7, 1 << 30, 100, 1e-9) == SETTINGS.min_apart * 1e7
+    assert floor_of(1e7, 1 << 30, 100, 1e-9) == InteractionSettings().min_apart * 1e7
 
 
 def test_arrows_are_drawn_once_and_ways_are_counted() -> None:

@@ -13,10 +13,9 @@ from synthdp.data import ColumnDomain, Domain
 from synthdp.graph import CausalGraph, GraphEdge, GraphResult
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.predict import PairTables, SmoothPair
-from synthdp.model import CausalVae, Synthesizer
+from synthdp.model import CausalVae, LogLinear, Synthesizer, fit_log_linear
 from synthdp.model.ancestral import Architecture
 from synthdp.model.fit import architecture_for, assemble, build_start
-from synthdp.model.log_linear import LogLinear, fit_log_linear
 from synthdp.model.row_selection import SETTINGS, pairs_to_follow
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals, NoisyTable
 from synthdp.privacy.plan import MEASURE, ReleasePlan, needed

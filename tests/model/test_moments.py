@@ -7,7 +7,7 @@ import pytest
 from synthdp.bundle import spec_yaml
 from synthdp.data import Domain
 from synthdp.errors import SpecError
-from synthdp.model.planning import moment_sums, plan_for
+from synthdp.model import moment_sums, plan_for
 from synthdp.privacy.mechanisms.sums import NUMBER
 from synthdp.spec import parse_spec
 from synthdp.spec.model import ReleaseSpec

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from synthdp.data import Domain
 from synthdp.errors import VerifyError
-from synthdp.graph.margins import one_way_probabilities, project_to_simplex, smoothed
+from synthdp.graph import one_way_probabilities, project_to_simplex, smoothed
 from synthdp.model import CausalVae, Synthesizer, arrays, rake, untrained
 from synthdp.model.ancestral import Architecture
 from synthdp.privacy.mechanisms.marginals import NoisyTable

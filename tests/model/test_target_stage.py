@@ -8,10 +8,17 @@ import torch
 from torch import Tensor
 
 from synthdp.data import ColumnDomain, Domain, level_features
-from synthdp.model import CausalVae, Synthesizer, arrays
+from synthdp.model import (
+    CausalVae,
+    Synthesizer,
+    TargetRegression,
+    arrays,
+    into_network,
+    shrunk_log_ratio,
+    without_targets,
+)
 from synthdp.model.ancestral import Architecture
 from synthdp.model.fit import target_regression, width_groups
-from synthdp.model.target_stage import TargetRegression, _log_ratio, into_network, without_targets
 from synthdp.privacy.dpsgd.training import Training
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import ReleasePlan
@@ -240,10 +247,10 @@ def test_a_level_without_rows_follows_its_neighbours_and_not_its_noise() -> None
     chances, rows_of = [0.05, 0.05, 0.9, 0.9, 0.1, 0.1, 0.9, 0.9], [5000] * 3 + [0] * 3 + [5000] * 2
     noise = np.array([[0, 0]] * 3 + [[60, -20]] * 3 + [[0, 0]] * 2)
     counts, even = counted(chances, rows_of) + noise, np.array([0.5, 0.5])
-    found = np.exp(_log_ratio(counts, even, DOMAIN.columns[0], sigma=20.0))[:, 1] / 2
+    found = np.exp(shrunk_log_ratio(counts, even, DOMAIN.columns[0], sigma=20.0))[:, 1] / 2
     assert (found[3:6] > 0.87).all() and (found[:2] < 0.15).all() and (found[6:] > 0.85).all()
     some = counts[:3] * [[1], [0], [1]]
-    unordered = np.exp(_log_ratio(some, even, DOMAIN.columns[1], sigma=20.0))[:, 1] / 2
+    unordered = np.exp(shrunk_log_ratio(some, even, DOMAIN.columns[1], sigma=20.0))[:, 1] / 2
     assert unordered[1] == pytest.approx(0.5) and unordered[0] < 0.15 < 0.85 < unordered[2]
 
 
@@ -258,13 +265,13 @@ def test_any_table_gives_numbers(sigma: float, share: tuple[float, ...]) -> None
     for column in (*DOMAIN.columns, spiked):
         shape = (column.levels, len(share))
         for counts in (np.zeros(shape), rng.normal(0, sigma, shape)):
-            assert np.isfinite(_log_ratio(counts, np.array(share), column, sigma=sigma)).all()
+            assert np.isfinite(shrunk_log_ratio(counts, np.array(share), column, sigma=sigma)).all()
 
 
 def test_a_rare_level_of_a_target_stays_rare_where_nothing_speaks_for_it() -> None:
     """However many of its parents were measured."""
     share = np.array([0.6, 0.4 - 5e-6, 5e-6])
-    found = _log_ratio(np.outer([1e6, 1e6, 1e6], share), share, DOMAIN.columns[1], sigma=20.0)
+    found = shrunk_log_ratio(np.outer([1e6, 1e6, 1e6], share), share, DOMAIN.columns[1], sigma=20.0)
     assert np.abs(found).max() < 0.01
 
 
@@ -272,5 +279,5 @@ def test_the_wider_the_target_the_less_is_a_level_of_noise_alone_taken_for_rows(
     rng, levels = np.random.default_rng(0), 32
     share = np.full(levels, 1 / levels)
     drawn = [rng.normal(0, 20.0, (3, levels)) for _ in range(200)]
-    quiet = [not _log_ratio(n, share, DOMAIN.columns[1], sigma=20.0).any() for n in drawn]
+    quiet = [not shrunk_log_ratio(n, share, DOMAIN.columns[1], sigma=20.0).any() for n in drawn]
     assert np.mean(quiet) > 0.9

@@ -15,15 +15,17 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from synthdp.errors import BudgetError
-from synthdp.privacy import accounting, composed, discrete_gaussian_pld
-from synthdp.privacy.accounting import Adjacency
-from synthdp.privacy.events.gaussian import unit_sampled_gaussian
-from synthdp.privacy.events.kernel import (
+from synthdp.privacy import (
     DiscreteGaussianDpEvent,
     GumbelMaxDpEvent,
     RoundedGaussianDpEvent,
     SparseVectorDpEvent,
+    accounting,
+    composed,
+    discrete_gaussian_pld,
 )
+from synthdp.privacy.accounting import Adjacency
+from synthdp.privacy.events.gaussian import unit_sampled_gaussian
 from synthdp.privacy.events.kinds import event_from_json, event_to_json, kind_of, with_holdout
 from tests.privacy.conftest import Floats, gaussian_delta, hockey_stick
 

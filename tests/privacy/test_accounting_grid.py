@@ -19,10 +19,9 @@ import pytest
 from dp_accounting import rdp
 from scipy import stats
 
-from synthdp.privacy import accounting
+from synthdp.privacy import DiscreteGaussianDpEvent, accounting
 from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.events.gaussian import RELATION, unit_sampled_gaussian
-from synthdp.privacy.events.kernel import DiscreteGaussianDpEvent
 from tests.privacy.conftest import Floats, gaussian_delta
 
 Piece = tuple[Floats, Floats, int]  # chances without and with the unit, and how often

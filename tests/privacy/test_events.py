@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from synthdp.privacy import accounting
+from synthdp.privacy import GumbelMaxDpEvent, SparseVectorDpEvent, accounting
 from synthdp.privacy.accounting import Adjacency
-from synthdp.privacy.events.kernel import GumbelMaxDpEvent, SparseVectorDpEvent
 from tests.privacy.conftest import hockey_stick
 
 EPSILONS = (0.0, 0.1, 0.3, 0.6, 1.0, 2.0)

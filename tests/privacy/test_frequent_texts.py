@@ -14,10 +14,16 @@ from dp_accounting.pld.common import DifferentialPrivacyParameters
 from scipy.stats import norm
 
 from synthdp.errors import BudgetError
-from synthdp.privacy import FrequentTexts, TextBudget, accounting, threshold_for
+from synthdp.privacy import (
+    FrequentTexts,
+    RoundedGaussianDpEvent,
+    TextBudget,
+    ThresholdedGaussianDpEvent,
+    accounting,
+    threshold_for,
+)
 from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.calibration import make_domain_plan
-from synthdp.privacy.events.kernel import RoundedGaussianDpEvent, ThresholdedGaussianDpEvent
 from synthdp.privacy.events.kinds import event_from_json, event_to_json
 from synthdp.privacy.noise import Key, Streams
 from synthdp.privacy.table import Table

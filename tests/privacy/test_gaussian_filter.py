@@ -1,5 +1,5 @@
-"""The proof in `ledger.filter`, by integration: runs chosen in the light of earlier results stay
-under the cap. And the rule in the ledger: who fixes it, what counts, and what no crash passes.
+"""The proof in `ledger.composition`, by integration: runs chosen in the light of earlier results
+stay under the cap. And the rule in the ledger: who fixes it, what counts, and what no crash passes.
 
 A steward sees what a first run told: it is a Gaussian mechanism, or tells its table with the
 probability that its `lost` allows. From the likelihood ratio that it sees the steward chooses the
@@ -33,16 +33,17 @@ from synthdp.ledger import (
     gaussian_epsilon,
     pure_mu,
 )
-from synthdp.model.planning import plan_for
-from synthdp.privacy import Adjacency, accounting
-from synthdp.privacy.calibration import make_domain_plan, mu_of
-from synthdp.privacy.events.kernel import (
+from synthdp.model import plan_for
+from synthdp.privacy import (
+    Adjacency,
     DiscreteGaussianDpEvent,
     GumbelMaxDpEvent,
     RoundedGaussianDpEvent,
     SparseVectorDpEvent,
     ThresholdedGaussianDpEvent,
+    accounting,
 )
+from synthdp.privacy.calibration import make_domain_plan, mu_of
 from synthdp.privacy.events.kinds import SecretSampleDpEvent
 from synthdp.privacy.plan import FORMS, bound_of
 from synthdp.privacy.session import _check_reserved

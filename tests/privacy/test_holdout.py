@@ -15,11 +15,9 @@ from scipy import optimize, stats
 
 from synthdp.data import ColumnDomain, Domain
 from synthdp.errors import BudgetError
-from synthdp.privacy import accounting
+from synthdp.privacy import DiscreteGaussianDpEvent, accounting, composed
 from synthdp.privacy.calibration import mu_of
 from synthdp.privacy.events import kinds
-from synthdp.privacy.events.composition import composed
-from synthdp.privacy.events.kernel import DiscreteGaussianDpEvent
 from synthdp.privacy.events.kinds import (
     HeldOutDpEvent,
     HoldoutDpEvent,

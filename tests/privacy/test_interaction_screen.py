@@ -14,6 +14,8 @@ from synthdp.data import ColumnDomain, Domain
 from synthdp.privacy import (
     ChosenInteractions,
     Family,
+    GaussianSumsDpEvent,
+    GumbelMaxDpEvent,
     InteractionScreen,
     PackedSigns,
     SameLevel,
@@ -22,7 +24,6 @@ from synthdp.privacy import (
     accounting,
     noise_for,
 )
-from synthdp.privacy.events.kernel import GaussianSumsDpEvent, GumbelMaxDpEvent
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table
 from tests.privacy.conftest import SIGNIFICANCE, order_law, order_p_value

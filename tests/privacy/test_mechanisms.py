@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from synthdp.data import Codes, ColumnDomain, Domain, LevelGroups
-from synthdp.privacy import accounting
+from synthdp.privacy import DiscreteGaussianDpEvent, RoundedGaussianDpEvent, accounting
 from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.calibration import (
     EPSILON_TOLERANCE,
@@ -26,7 +26,6 @@ from synthdp.privacy.calibration import (
     make_search_plan,
 )
 from synthdp.privacy.dpsgd.settings import DpSgd
-from synthdp.privacy.events.kernel import DiscreteGaussianDpEvent, RoundedGaussianDpEvent
 from synthdp.privacy.events.kinds import event_to_json, of_side, with_holdout
 from synthdp.privacy.mechanisms.marginals import (
     AdaptiveMarginals,

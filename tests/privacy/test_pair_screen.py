@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 from synthdp.data import ColumnDomain, Domain, LevelGroups
-from synthdp.privacy import accounting
+from synthdp.privacy import GumbelMaxDpEvent, accounting
 from synthdp.privacy.accounting import Adjacency
-from synthdp.privacy.events.kernel import GumbelMaxDpEvent
 from synthdp.privacy.mechanisms import pair_screen
 from synthdp.privacy.mechanisms.pair_screen import (
     COUNTING,

@@ -18,9 +18,8 @@ import torch
 
 from synthdp.data import Codes, Domain
 from synthdp.errors import BoundaryError, BudgetError
-from synthdp.model import CausalVae
+from synthdp.model import CausalVae, TargetRegression
 from synthdp.model.ancestral import Architecture
-from synthdp.model.target_stage import TargetRegression
 from synthdp.privacy import train_side_by_side, train_stacked
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training, Weights

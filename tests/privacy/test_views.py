@@ -9,8 +9,7 @@ import pytest
 
 from synthdp.data import Domain, LevelGroups
 from synthdp.errors import BoundaryError
-from synthdp.privacy import OnView, as_view
-from synthdp.privacy.events.kernel import RoundedGaussianDpEvent
+from synthdp.privacy import OnView, RoundedGaussianDpEvent, as_view
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table

@@ -1,4 +1,4 @@
-"""What waves of a series cost a person who is in some of them: `synthdp.ledger.waves`."""
+"""What waves of a series cost a person who is in some of them: `synthdp.ledger.composition`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from synthdp.ledger import (
     gaussian_delta,
     ledger_facts,
 )
+from synthdp.ledger import composition as of_waves
 from synthdp.ledger import entries as of_entries
-from synthdp.ledger import waves as of_waves
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import skeleton
 

@@ -33,11 +33,10 @@ from synthdp.graph import CausalGraph, Knowledge
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.inference import Rows, copies, counted
 from synthdp.inference.estimands import clipped_text
-from synthdp.ledger import connect
-from synthdp.model import Constraints, fit, sampling
+from synthdp.ledger import address_of
+from synthdp.model import Constraints, fit, plan_for, sampling
 from synthdp.model.ancestral import Architecture
 from synthdp.model.fit import architecture_for
-from synthdp.model.planning import plan_for
 from synthdp.model.sampling import _TableDraw, drawn_last
 from synthdp.privacy import calibration
 from synthdp.privacy.mechanisms.marginals import NoisyTable
@@ -199,7 +198,7 @@ def cluster_asked(spec: ReleaseSpec) -> bool:
 
 def ledger(spec: ReleaseSpec) -> str:
     """The address of the ledger of a spec in the folder /folder."""
-    return connect._address(spec, Path("/folder/spec.yaml"))[0]
+    return address_of(spec, Path("/folder/spec.yaml"))[0]
 
 
 def scored(spec: ReleaseSpec) -> Any:

@@ -11,7 +11,7 @@ import pytest
 
 from synthdp.bundle import PUBLIC_FILE, DeclaredAttack, spends_of
 from synthdp.data import Domain
-from synthdp.model.planning import plan_for
+from synthdp.model import plan_for
 from synthdp.release.gates import Figure, attack_figures, check_gates
 from synthdp.spec import DECLARED, LUCKY, gates, load_spec, lowest_limit, provable
 from synthdp.spec.model import ATTACK_FIGURES, ATTACK_METRICS, PUBLIC_METRICS, Attacks, Gate

@@ -19,7 +19,7 @@ from synthdp.bundle import (
 )
 from synthdp.data import Domain
 from synthdp.errors import OutputError, VerifyError
-from synthdp.model.planning import plan_for
+from synthdp.model import plan_for
 from synthdp.release import release
 from synthdp.report import audit_tables
 from synthdp.spec import load_spec

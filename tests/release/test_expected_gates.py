@@ -7,7 +7,7 @@ import pytest
 
 from synthdp.data import Domain
 from synthdp.evaluate.dp_scores import accuracy, distance
-from synthdp.model.planning import plan_for
+from synthdp.model import plan_for
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.release import gate_warnings, score_noise

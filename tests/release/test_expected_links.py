@@ -12,7 +12,7 @@ from synthdp.api.text import quality_lines
 from synthdp.data import ColumnDomain, Domain
 from synthdp.graph import CausalGraph, NoisyTables, implications, validate
 from synthdp.graph.chi_square import Floats, Mixture, answers, weakest_effects
-from synthdp.model.planning import plan_for
+from synthdp.model import plan_for
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
 from synthdp.privacy.noise import Streams

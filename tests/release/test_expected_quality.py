@@ -16,13 +16,12 @@ import yaml
 from synthdp.api.text import quality_lines
 from synthdp.data import ColumnDomain, Domain
 from synthdp.errors import SpecError
-from synthdp.graph import NoisyTables
+from synthdp.graph import NoisyTables, Probabilities, one_way_probabilities, pooled
 from synthdp.graph.chi_square import Answer
 from synthdp.graph.level_groups import equal_groups
-from synthdp.graph.margins import Probabilities, one_way_probabilities, pooled
 from synthdp.graph.predict import axis, smoothed_pair
 from synthdp.ledger import Balance
-from synthdp.model.planning import plan_for
+from synthdp.model import plan_for
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.release import ExpectedQuality, expected_quality

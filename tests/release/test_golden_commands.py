@@ -28,6 +28,7 @@ BUNDLE, LEDGER = "out/bundle", ".synthdp/ledger.db"
 CASES: dict[str, tuple[str, ...]] = {
     "doctor": (),  # of this machine; see test_doctor_and_ui.py
     "ui": (),
+    "desk": (),  # see tests/desk
     "track": (),
     "attack": ("attack out",),
     "audit": ("audit spec.yaml --replay --simulated",),

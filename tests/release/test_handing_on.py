@@ -19,7 +19,14 @@ from synthdp.graph import CausalGraph
 from synthdp.privacy.private import _KERNEL_KEY, Confidential, Receipt, Released
 from synthdp.privacy.table import Table
 from synthdp.progress import unheard
-from synthdp.release import Judgement, open_session, tracked
+from synthdp.release import (
+    TRACKED,
+    Judgement,
+    graph_figures,
+    open_session,
+    record_judgement,
+    record_publication,
+)
 from synthdp.release import job as drawing
 from synthdp.release import judge as judging
 from synthdp.release import run as release_module
@@ -234,20 +241,20 @@ def test_mlflow_hears_what_was_planned_and_spent_and_of_the_black_box_last(
     misfits = Confidential({"sex": {"outside": 17}}, "x", key=_KERNEL_KEY)
     judgement = Judgement(released(0.25), attack=attack, misfits=misfits)  # type: ignore[arg-type]
     log = Heard()
-    tracked.record_publication(log, run, fitted, judgement, (), bundle=bundle)  # type: ignore[arg-type]
-    tracked.record_judgement(log, run, fitted, judgement, report=Path("internal.html"))  # type: ignore[arg-type]
+    record_publication(log, run, fitted, judgement, (), bundle=bundle)  # type: ignore[arg-type]
+    record_judgement(log, run, fitted, judgement, report=Path("internal.html"))  # type: ignore[arg-type]
     assert log.figures == {
         "epsilon_spent": 0.4,
         "epsilon_planned": 0.9,
         "tv1_noisy": 0.25,
         "columns_noise": 0.0,
         "pairs_noise": 0.0,
-        **tracked.graph_figures(graph, None),
+        **graph_figures(graph, None),
     }
     assert log.names == ["membership, tables", "membership, elbo", "membership"]
     assert log.files[-1] == ("internal.html", None) and log.released == [bundle is not None]
     assert log.registered == ([] if bundle is None else [bundle])
-    assert [name for name, _ in log.files[:-1]] == (list(tracked.TRACKED) if bundle else [])
+    assert [name for name, _ in log.files[:-1]] == (list(TRACKED) if bundle else [])
 
 
 # --- the steward's own ---

@@ -15,7 +15,7 @@ import pytest
 
 from synthdp.data import Domain
 from synthdp.errors import BudgetError
-from synthdp.model.planning import plan_for
+from synthdp.model import plan_for
 from synthdp.privacy import source
 from synthdp.release import RunFolder, open_session, resume
 from synthdp.release.plan_view import plan_facts

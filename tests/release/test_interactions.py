@@ -166,7 +166,7 @@ def test_without_the_rule_nothing_is_planned(
 @pytest.fixture
 def planned() -> Callable[[Path], list[str]]:
     from synthdp.data import Domain
-    from synthdp.model.planning import plan_for
+    from synthdp.model import plan_for
 
     def purposes_of(path: Path) -> list[str]:
         spec = load_spec(path)

@@ -15,7 +15,7 @@ import yaml
 from synthdp.data import Domain
 from synthdp.errors import BudgetError, GateError, SynthdpError, WrongTableError, budget_note
 from synthdp.ledger import Ledger
-from synthdp.model.planning import plan_for
+from synthdp.model import plan_for
 from synthdp.privacy import accounting, plan
 from synthdp.privacy.events.kinds import kind_of
 from synthdp.release import release

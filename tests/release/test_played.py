@@ -12,7 +12,7 @@ from synthdp.data import Domain
 from synthdp.errors import BudgetError
 from synthdp.inference import Figure, Rows, estimands
 from synthdp.inference.estimands import effect_figure
-from synthdp.model.planning import plan_for
+from synthdp.model import plan_for
 from synthdp.privacy.mechanisms.sums import SQUARE, NoisySums, StratumSums
 from synthdp.release import StandIn, check_answered, played_estimands, with_noise
 from synthdp.release.what_if import figures_table, reaching, what_if

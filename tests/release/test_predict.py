@@ -21,7 +21,7 @@ from synthdp.bundle import audit_markdown
 from synthdp.data import Domain, encode
 from synthdp.errors import OutputError, SpecError
 from synthdp.graph import CausalGraph, GraphEdge
-from synthdp.model.planning import plan_for
+from synthdp.model import plan_for
 from synthdp.privacy import plan
 from synthdp.privacy.mechanisms.marginals import ChosenMarginals
 from synthdp.release import release, resume

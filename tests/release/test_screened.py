@@ -15,7 +15,7 @@ import yaml
 from synthdp.audit import TableMeasurer, plan_at, runnable, shadow_spec
 from synthdp.data import ColumnDomain, Domain, encode
 from synthdp.graph import predict
-from synthdp.model.planning import plan_for
+from synthdp.model import plan_for
 from synthdp.privacy import plan
 from synthdp.privacy.mechanisms.pair_screen import MAX_LEVELS, ChosenScreen, PairScreen
 from synthdp.release import release, resume

@@ -14,7 +14,7 @@ import yaml
 from synthdp.data import Domain
 from synthdp.errors import SpecError
 from synthdp.ledger import Balance
-from synthdp.model.planning import plan_for
+from synthdp.model import plan_for
 from synthdp.privacy import accounting
 from synthdp.privacy.events.kinds import event_from_json, event_to_json
 from synthdp.privacy.table import Table

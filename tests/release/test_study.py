@@ -18,7 +18,7 @@ from synthdp.audit import WHITE_BOX, Board, plan_at
 from synthdp.data import Domain
 from synthdp.errors import OutputError
 from synthdp.evaluate import PAPER_CLASSIFIERS
-from synthdp.model.planning import plan_for
+from synthdp.model import plan_for
 from synthdp.progress import shown_on
 from synthdp.release import study as room
 from synthdp.release.study import DECLARED, Arm, Line, comparable, study, without_graph

@@ -204,6 +204,8 @@ def test_a_release_refuses_another_bundle_than_the_one_it_names(series: Path) ->
 
 # --- specs ---
 
+EARLIER = {"bundle": "2026/bundle", "sha256": "0" * 64}
+
 
 @pytest.mark.parametrize(
     ("changes", "said"),
@@ -213,12 +215,13 @@ def test_a_release_refuses_another_bundle_than_the_one_it_names(series: Path) ->
         ({"waves": {"people": "some"}}, "allowed: same"),
         ({"waves": {"people": {"rotating": 0}}}, "got 0; it must be at least 1"),
         ({"waves": {"people": {"disjoint": "cohort", "rotating": 4}}}, "unknown key"),
+        ({"waves": {"after": EARLIER}, "prior": EARLIER | {"statement": "s"}}, "would count twice"),
     ],
 )
 def test_specs_of_waves_that_promise_nothing_are_refused(changes: Any, said: str) -> None:
     asked = spec_of("2027", None)
     for section, values in changes.items():
-        asked[section] |= values
+        asked.setdefault(section, {}).update(values)
     with pytest.raises(SpecError) as caught:
         parse_spec(yaml.safe_dump(asked), path="spec.yaml")
     assert said in str(caught.value.to_json())

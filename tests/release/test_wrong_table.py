@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from synthdp.errors import WrongTableError
-from synthdp.model.planning import check_total, noisy_total
+from synthdp.model import check_total, noisy_total
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec import load_spec
 

@@ -8,7 +8,7 @@ import pytest
 
 from synthdp.data import Domain
 from synthdp.inference import Rows
-from synthdp.model.planning import Total, _slack
+from synthdp.model import Total, total_slack
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import skeleton
@@ -88,7 +88,7 @@ def says(file: str, words: str) -> tuple[Seam, bool, bool]:
 
 def slack(spec: ReleaseSpec) -> float:
     """Rows by which a noiseless total may be off."""
-    return _slack(Total(0.0, 0.0), spec, 100.0)
+    return total_slack(Total(0.0, 0.0), spec, 100.0)
 
 
 def in_words(words: str) -> tuple[Seam, bool, bool]:

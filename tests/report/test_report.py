@@ -25,6 +25,7 @@ from synthdp.report import (
     Look,
     PageLimits,
     ReportContent,
+    association_text,
     attack_tables,
     crosses,
     most_advantage,
@@ -34,7 +35,8 @@ from synthdp.report import (
     tables,
     write_internal_report,
 )
-from synthdp.report.internal import sections
+from synthdp.report import fidelity as said_of_fidelity
+from synthdp.report import utility as said_of_utility
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -372,12 +374,12 @@ def test_fidelity_sentence_compares_samples_of_equal_size() -> None:
     assert near is not None and floor is not None
 
     def said(equal: float, other: float) -> str:
-        return sections.fidelity(near, replace(floor, tv1=other), replace(near, tv1=equal))
+        return said_of_fidelity(near, replace(floor, tv1=other), replace(near, tv1=equal))
 
     assert "as near as another sample would be" in said(0.02, 0.02)
     assert "as near as another sample would be" in said(0.01, 0.02)
     assert "3.0 times as far as another sample" in said(0.06, 0.02)
-    assert "sample" not in sections.fidelity(near, None, None)
+    assert "sample" not in said_of_fidelity(near, None, None)
 
 
 def test_association_sentence_names_the_pair_and_the_direction() -> None:
@@ -386,11 +388,9 @@ def test_association_sentence_names_the_pair_and_the_direction() -> None:
     real = np.eye(3)
     synthetic = np.eye(3)
     real[0, 2] = real[2, 0] = 0.5
-    said = sections.association(
-        replace(report, association_real=real, association_synthetic=synthetic)
-    )
+    said = association_text(replace(report, association_real=real, association_synthetic=synthetic))
     assert "1 of 3 pairs" in said and "sort with kind (-0.50, weaker" in said
-    assert "No pair" in sections.association(
+    assert "No pair" in association_text(
         replace(report, association_real=real, association_synthetic=real)
     )
 
@@ -398,9 +398,9 @@ def test_association_sentence_names_the_pair_and_the_direction() -> None:
 def test_utility_sentence_counts_what_is_beyond_chance() -> None:
     lost = UtilityRow("t", "random_forest", "auc", 0.9, 0.8, 0.1, 0.05, 0.15)
     same = UtilityRow("t", "logistic", "auc", 0.9, 0.89, 0.01, -0.02, 0.03)
-    assert "1 of 2 learners" in sections.utility([lost, same])
-    assert "0.100 (random forest on t)" in sections.utility([lost, same])
-    assert "No learner" in sections.utility([same])
+    assert "1 of 2 learners" in said_of_utility([lost, same])
+    assert "0.100 (random forest on t)" in said_of_utility([lost, same])
+    assert "No learner" in said_of_utility([same])
 
 
 @pytest.mark.parametrize(

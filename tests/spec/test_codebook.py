@@ -14,8 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synthdp.errors import DataError, OutputError, SynthdpError
-from synthdp.spec import FORMATS, Blank, Codebook, draft_spec, entry_of, read_codebook
-from synthdp.spec.codebook import Described
+from synthdp.spec import (
+    FORMATS,
+    Blank,
+    Codebook,
+    CodebookColumn,
+    draft_spec,
+    entry_of,
+    read_codebook,
+)
 
 CANARY = "CANARY-7"
 
@@ -438,7 +445,7 @@ def test_a_number_that_python_does_not_read_is_told(tmp_path: Path, name: str, t
 def test_bounds_of_many_digits_are_left_to_be_filled_in() -> None:
     for text in NUMBERS:
         for kind in ("whole", "number"):
-            entry = entry_of(Described("a", kind=kind, lower=text, upper=text))
+            entry = entry_of(CodebookColumn("a", kind=kind, lower=text, upper=text))
             assert isinstance(entry["lower"], Blank | int | float)
 
 
@@ -452,7 +459,7 @@ def test_an_unknown_format_and_no_file(tmp_path: Path) -> None:
 
 
 def test_names_are_matched_without_capitals_where_one_is_meant() -> None:
-    book = Codebook((Described("AGE"), Described("sex"), Described("Sex")))
+    book = Codebook((CodebookColumn("AGE"), CodebookColumn("sex"), CodebookColumn("Sex")))
     assert {k: v.name for k, v in book.of(["age", "sex", "SEX", "x"]).items()} == {
         "age": "AGE",
         "sex": "sex",

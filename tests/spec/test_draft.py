@@ -11,6 +11,7 @@ from synthdp.bundle import spec_yaml
 from synthdp.errors import DataError, SpecError
 from synthdp.spec import (
     Codebook,
+    CodebookColumn,
     FoundColumn,
     GoBackError,
     Header,
@@ -23,7 +24,6 @@ from synthdp.spec import (
     read_header,
     with_back,
 )
-from synthdp.spec.codebook import Described
 from synthdp.spec.model import Boolean, Categorical, Datetime, IdUnit, Integer, Number, Ordinal
 
 CANARY = "canary-7391"
@@ -348,9 +348,13 @@ def test_kept_answers_to_other_questions_are_not_given(
 def test_what_a_code_book_states_is_not_asked(table: Callable[[bytes], Path]) -> None:
     book = Codebook(
         (
-            Described("AGE", "age in years", kind="whole", lower="0", missing=False, unit="years"),
-            Described("smokes", labels={"0": "no", "1": "yes", "9": "?"}, missing_codes=("9",)),
-            Described("who", kind="text", identifies=True),
+            CodebookColumn(
+                "AGE", "age in years", kind="whole", lower="0", missing=False, unit="years"
+            ),
+            CodebookColumn(
+                "smokes", labels={"0": "no", "1": "yes", "9": "?"}, missing_codes=("9",)
+            ),
+            CodebookColumn("who", kind="text", identifies=True),
         ),
         missing_values=("NA",),
     )
@@ -398,7 +402,7 @@ def test_a_text_of_the_form_of_a_blank_is_a_category() -> None:
 
 def test_what_a_code_book_says_is_no_blank(table: Callable[[bytes], Path]) -> None:
     """Neither for the questions of `init` nor for the loader."""
-    known = Described("a", "!fill_in x", labels=dict.fromkeys(ODD_TEXTS, ""))
+    known = CodebookColumn("a", "!fill_in x", labels=dict.fromkeys(ODD_TEXTS, ""))
     ask = Script("row", "one person", "approximate", "500", "", "", "1", "")
     text = draft_spec(table(b"a\n1\n"), ask=ask, codebook=Codebook((known,)))
     column = parse_spec(text, path="d.yaml").columns["a"]

@@ -11,8 +11,7 @@ import pytest
 
 import synthdp
 from synthdp.errors import SpecError
-from synthdp.spec import add_arrow, add_item, arrows, drop, drop_arrow, edit, set_value
-from synthdp.spec.load.yaml_tree import Node, read
+from synthdp.spec import add_arrow, add_item, arrows, drop, drop_arrow, edit, read, set_value
 
 ROOT = Path(__file__).parents[2]
 SPECS = [
@@ -151,7 +150,7 @@ def test_a_spec_is_edited_from_python(tmp_path: Path) -> None:
     assert len(changed(spec.text, found.text)) == 3
 
 
-def places(node: Node, *loc: str | int) -> list[tuple[tuple[str | int, ...], Node]]:
+def places(node: Any, *loc: str | int) -> list[tuple[tuple[str | int, ...], Any]]:
     inside = [*node.entries.items(), *enumerate(node.items)]
     return [((*loc, k), v) for k, v in inside] + [p for k, v in inside for p in places(v, *loc, k)]
 

@@ -4,7 +4,7 @@ import pytest
 
 from synthdp.data import Domain
 from synthdp.errors import BudgetError, SpecError
-from synthdp.model.planning import plan_for
+from synthdp.model import plan_for
 from synthdp.spec import parse_spec, traps
 from synthdp.spec.model import ReleaseSpec
 

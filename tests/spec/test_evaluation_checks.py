@@ -62,7 +62,7 @@ def test_mistakes_are_told(case: str) -> None:
 
 def test_scores_are_bought_for_a_share_of_the_whole_and_the_rest_is_split() -> None:
     from synthdp.data import Domain
-    from synthdp.model.planning import plan_for
+    from synthdp.model import plan_for
 
     plain, charged = (
         parse_spec(SPEC.replace("EVALUATION", e), path="s.yaml")

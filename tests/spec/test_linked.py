@@ -26,10 +26,10 @@ from synthdp.spec import (
     parse_node,
     parse_rule,
     parse_spec,
+    read,
     yaml_text,
 )
 from synthdp.spec.expressions.parsed import Node
-from synthdp.spec.load.yaml_tree import read
 from synthdp.spec.model import LinkedRule, LinkedSpec, ReleaseSpec
 
 FOLDER = Path(__file__).with_name("linked")

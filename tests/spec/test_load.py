@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -17,8 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from synthdp.errors import SpecError, SpecProblem
-from synthdp.spec import load_spec, parse_spec, replaced
-from synthdp.spec.load.yaml_tree import LIMITS, Node, read
+from synthdp.spec import LIMITS, load_spec, parse_spec, read, replaced
 from synthdp.spec.model import Boolean, Categorical, Datetime, Number, Ordinal
 from tests.builders import skeleton
 
@@ -27,7 +27,7 @@ ADULT = Path(__file__).parents[2] / "specs" / "adult.yaml"
 TEXT = COMPLETE.read_text(encoding="utf-8")
 
 
-def places(node: Node, *path: str) -> Iterator[tuple[str, object]]:
+def places(node: Any, *path: str) -> Iterator[tuple[str, object]]:
     """Each key of a tree by its path, and its value."""
     for key, inside in node.entries.items():
         if "." not in key:

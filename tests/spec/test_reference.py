@@ -20,8 +20,7 @@ from docs.site.reference import (
     sections,
     unit,
 )
-from synthdp.spec import Labelled, Mapped, json_schema, parse_any
-from synthdp.spec.load.yaml_tree import read
+from synthdp.spec import Labelled, Mapped, json_schema, parse_any, read
 from synthdp.spec.model import ChosenColumns, LinkedSpec, Model, Privacy, ReleaseSpec
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "spec.md"

@@ -6,8 +6,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from synthdp.spec import DIALECT, json_schema
-from synthdp.spec.load.yaml_tree import read
+from synthdp.spec import DIALECT, json_schema, read
 
 TEXT = Path(__file__).with_name("complete_spec.yaml").read_text(encoding="utf-8")
 

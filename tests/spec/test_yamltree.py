@@ -2,7 +2,7 @@
 
 import pytest
 
-from synthdp.spec.load.yaml_tree import LIMITS, RawFloat, plain, read
+from synthdp.spec import LIMITS, RawFloat, plain, read
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from synthdp.tracking.server import Guard, credentials
+from synthdp.tracking.server import credentials, guarded
 
 HOST = b"127.0.0.1:8123"
 PASSED = 200
@@ -31,7 +31,7 @@ def answered(
         said.append(message)
 
     scope = {"type": kind, "method": method, "path": path, "headers": headers}
-    asyncio.run(Guard(_app, "right")(scope, None, send))
+    asyncio.run(guarded(_app, "right")(scope, None, send))
     return said
 
 
@@ -74,9 +74,9 @@ def test_nothing_but_the_whole_password_will_do(given: bytes) -> None:
 )
 def test_a_name_that_leads_here_is_refused(host: bytes) -> None:
     """By DNS rebinding a page of that name would be of one origin with this one."""
-    assert status([(b"host", host), LOGIN]) == 403
-    assert status([*OWN, (b"host", host)]) == 403
-    assert status([LOGIN]) == 403
+    assert status([(b"host", host), LOGIN]) == 421
+    assert status([*OWN, (b"host", host)]) == 421
+    assert status([LOGIN]) == 421
 
 
 @pytest.mark.parametrize(
@@ -114,4 +114,4 @@ def test_nothing_but_http_is_passed_on() -> None:
 
 
 def test_the_password_is_in_no_repr() -> None:
-    assert "right" not in repr(Guard(_app, "right"))
+    assert "right" not in repr(guarded(_app, "right"))

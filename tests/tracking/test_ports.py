@@ -13,14 +13,17 @@ from urllib.error import HTTPError
 
 import pytest
 
+from synthdp.loopback import bound
 from synthdp.spec import load_spec
 from synthdp.tracking import tracker
-from synthdp.tracking.server import Pages, _bound, serving
+from synthdp.tracking.server import Pages, serving
 from tests.release.conftest import Tiny
 
 ROOT = Path(__file__).parents[2]
 # What may open a port, and the only places that do.
 OPENERS = {
+    "synthdp/loopback.py": {"socket"},
+    "synthdp/desk/serve.py": {"socket", "uvicorn"},  # asked in tests/desk/test_serve.py
     "synthdp/tracking/server.py": {"socket", "uvicorn"},
     "attacks/synthdp_attacks/fleet.py": {"socket"},  # asks for this machine's name
     "synthdp/privacy/engines/on_dask.py": {"LocalCluster"},
@@ -85,7 +88,7 @@ for host in ("127.0.0.1", "0.0.0.0"):
 
 def test_a_port_is_ours_before_its_server_is_up() -> None:
     """Or who listens at it meanwhile is told the password."""
-    with _bound(None) as at:
+    with bound(None) as at:
         account = 65534 if os.getuid() == 0 else 0
         command = [sys.executable, "-I", "-c", TAKER, str(account), str(at.getsockname()[1])]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
@@ -93,7 +96,7 @@ def test_a_port_is_ours_before_its_server_is_up() -> None:
 
 
 def test_no_proxy_is_told_the_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    with _bound(None) as at, _bound(None) as proxy:
+    with bound(None) as at, bound(None) as proxy:
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.getsockname()[1]}")
         with pytest.raises(TimeoutError):
             Pages(f"http://127.0.0.1:{at.getsockname()[1]}", "pw").ask("/", seconds=0.1)
@@ -274,10 +277,13 @@ class TestUi:
         from synthdp.tracking.server import credentials
 
         login = {"Authorization": credentials(str(shown.pages.password))}
-        for other in ({"Origin": "http://localhost:1"}, {"Host": "rebound.example"}):
+        for other, refusal in (
+            ({"Origin": "http://localhost:1"}, 403),
+            ({"Host": "rebound.example"}, 421),
+        ):
             told = ask(shown.open, shown.requests, headers=login | other)
             statuses = {status for _, method, _, status, _ in told["found"] if method != "TLS"}
-            assert statuses == {403}
+            assert statuses == {refusal}
 
     def test_a_connection_that_is_no_request_gets_nothing(self, shown: Shown) -> None:
         upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}

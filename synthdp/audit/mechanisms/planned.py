@@ -21,7 +21,6 @@ from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
 from synthdp.privacy.mechanisms import private_search as private
 from synthdp.privacy.mechanisms.anm import OrientationBudget
-from synthdp.privacy.mechanisms.contrasts import ContrastBudget, Floats
 from synthdp.privacy.mechanisms.frequent_texts import Reading, TextBudget
 from synthdp.privacy.mechanisms.interaction_screen import (
     AnySign,
@@ -37,6 +36,7 @@ from synthdp.privacy.mechanisms.mechanism import Mechanism
 from synthdp.privacy.mechanisms.pair_screen import MAX_LEVELS, PairScreen
 from synthdp.privacy.mechanisms.ranks import STATISTICS, RankQuery, variance_floor
 from synthdp.privacy.mechanisms.scores import ScoreBudget, Scorecard
+from synthdp.privacy.mechanisms.sums import ContrastBudget, Floats
 from synthdp.privacy.mechanisms.views import OnView
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.table import Columns

@@ -273,7 +273,7 @@ class Recorder:
         self._batches, self._in_batch = 0, side.identity
         units = side.table.fit_units
         first_rows = slice(None) if units is None else np.unique(units, return_index=True)[1]
-        self._units = side.identity[first_rows]  # of one row of each unit, in the order of units
+        self._units = side.identity[first_rows]  # of one row of each unit, in their numbers' order
 
     def discrete_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
         return self._noise("discrete", counts, sigma, 1.0)

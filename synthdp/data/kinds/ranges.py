@@ -307,13 +307,13 @@ def level_of(domain: ColumnDomain, numbers: Floats) -> npt.NDArray[np.intp]:
     """Level of each in-range number, shape `[rows]`: its spike if it is one, else its bin."""
     codes = np.zeros(len(numbers), dtype=np.intp)
     if domain.edges:
-        codes = _reached(domain.edges[1:], numbers) + len(domain.spikes)
+        codes = edges_reached(domain.edges[1:], numbers) + len(domain.spikes)
     for i, spike in enumerate(domain.spikes):
         codes = np.where(numbers == spike, i, codes)
     return codes
 
 
-def _reached(edges: tuple[float, ...], numbers: Floats) -> npt.NDArray[np.intp]:
+def edges_reached(edges: tuple[float, ...], numbers: Floats) -> npt.NDArray[np.intp]:
     """How many of the rising `edges` each number reaches, `[rows]`.
 
     What `np.searchsorted(edges, numbers, side="right")` gives; of few edges, to compare with each

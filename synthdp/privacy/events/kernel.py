@@ -23,11 +23,12 @@ from synthdp.privacy.events.base import (
     Adjacency,
     EventKind,
     WorkLimits,
+    composed,
+    discrete_gaussian_pld,
     number,
     positive,
     whole,
 )
-from synthdp.privacy.events.composition import composed, discrete_gaussian_pld
 from synthdp.privacy.events.concentrated import (
     LARGEST_PURE_EPSILON,
     bounded_range_pld,

@@ -21,8 +21,15 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import stats
 
 from synthdp.errors import BudgetError
-from synthdp.privacy.events.base import Adapter, Adjacency, EventKind, WorkLimits, positive, whole
-from synthdp.privacy.events.composition import composed
+from synthdp.privacy.events.base import (
+    Adapter,
+    Adjacency,
+    EventKind,
+    WorkLimits,
+    composed,
+    positive,
+    whole,
+)
 from synthdp.privacy.events.concentrated import concentrated_pld, mixed_pld, secret_sample_pld
 from synthdp.privacy.events.gaussian import Gaussian, MixtureOfGaussians, PoissonSampled
 from synthdp.privacy.events.kernel import (

@@ -245,7 +245,7 @@ def _gone(near: FidelityReport, pairs: Iterable[tuple[str, str]]) -> tuple[int, 
 def _shapes(near: FidelityReport) -> Iterator[Verdict]:
     if len(near.by_column) > 1:
         largest = float(np.abs(np.triu(near.association_difference, 1)).max())
-        state, text = verdicts.CHANGED.state(largest), sections.association(near)
+        state, text = verdicts.CHANGED.state(largest), sections.association_text(near)
         yield Verdict("Largest change of a pair", number(largest), text, state)
     lost = verdicts.above(near.by_column)
     state = verdicts.NOISY_COLUMNS.state(len(lost) / len(near.by_column))

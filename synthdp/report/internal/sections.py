@@ -95,7 +95,11 @@ def association_section(near: FidelityReport | None) -> Section:
     """The difference in Cramér's V of pairs, of the columns in which it is largest."""
     if near is None:
         return Section()
-    sentence, difference, names = association(near), near.association_difference, [*near.by_column]
+    sentence, difference, names = (
+        association_text(near),
+        near.association_difference,
+        [*near.by_column],
+    )
     order = np.sort(np.argsort(-np.abs(difference).max(axis=0), kind="stable")[:32])
     if len(order) < len(names):
         sentence += f" The {len(order)} of {len(names)} columns that changed most are drawn."
@@ -106,7 +110,7 @@ def association_section(near: FidelityReport | None) -> Section:
     return Section(sentence, [Picture(title, Markup(svg), sentence)])
 
 
-def association(report: FidelityReport) -> str:
+def association_text(report: FidelityReport) -> str:
     """Which dependence was lost or invented."""
     names = list(report.by_column)
     if len(names) < 2:

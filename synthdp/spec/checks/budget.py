@@ -36,6 +36,9 @@ def waves(spec: ReleaseSpec) -> Iterator[SpecMistake]:
         (waves and waves.after and mode in ("learn", "validate"), "waves.after",
          f"graph mode {mode} tests noisy tables of one wave, and earlier ones do not help it",
          "leave it out, or use graph.mode predict or given"),
+        (waves and waves.after and spec.prior and spec.prior.sha256 == waves.after.sha256, "prior",
+         "this is the bundle of waves.after, whose noisy tables would count twice",
+         "leave prior out, or take another one"),
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ import torch
 
 from synthdp.audit import Kept
 from synthdp.data import Domain
-from synthdp.privacy.events.kernel import GumbelMaxDpEvent, SparseVectorDpEvent
+from synthdp.privacy import GumbelMaxDpEvent, SparseVectorDpEvent
 from synthdp.privacy.mechanisms.sums import Arm, Bounded
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table, count_tables
@@ -404,12 +404,15 @@ def contrast(module: Any, domain: Domain) -> Any:
 
 U = "np.clip((clipped - self.number.middle) / self.number.half, -1.0, 1.0)"
 KEPT = "stratum, u = stratum[inside], u[inside]"
+EACH = "\n        each = "
 TWICE = "np.concatenate([stratum, stratum + math.prod(self.shape[1:])]), np.tile(u, 2)"
 DRAW = "randomness.rounded_gaussian(exact, sigma=self.sigma * GRID"
+PRODUCTS = ") / GRID\n        return NoisyProducts("
+CONTRAST_OF = ") / GRID\n        return NoisyContrast("
 SUMS: Anchors = {
     "bound": ("clipped = np.clip(values, self.number.lower, self.number.upper)", "clipped = @"),
     "u": (f"return {U}", "return @"),
-    "arms": (KEPT, f"{KEPT}\n        stratum, u = {TWICE}"),
+    "arms": (f"{KEPT}{EACH}", f"{KEPT}\n        stratum, u = {TWICE}{EACH}"),
     "arm": ("np.where(arm < 0, -1, arm * math.prod(self.shape[1:]) + cell)", "@"),
     "cut": ('np.searchsorted(cuts[name], own, "right") - 1', "@"),
     "norm": ("math.sqrt(2 + SQUARE**2)", "@"),
@@ -418,7 +421,7 @@ SUMS: Anchors = {
     "number": ("return np.clip(scaled, -1.0, 1.0)", "return @"),
     "kinds": ("math.sqrt(len({_kind(product) for product in self.products}))", "@"),
     "level": ("np.bincount(near, weights=parts, minlength=len(asked))", "@"),
-    "products' noise": (f"noisy = {DRAW}", f"noisy = {DRAW} * @"),
+    "products' noise": (f"{DRAW}{PRODUCTS}", f"{DRAW} * @{PRODUCTS}"),
 }
 STRATA_BUGS = """
 numbers that are not cut | moved | bound <- values && u <- (clipped - self.number.middle) / self.number.half
@@ -435,7 +438,7 @@ CONTRAST: Anchors = {
     "cut": ("np.clip(p, -1.0, 1.0)", "@"),
     "norm": ("math.sqrt(1 + 2 * SQUARE**2)", "@"),
     "most": ("a.max() ** 2])", "a.max() ** 2]) * @"),
-    "noise": (f"noisy = {DRAW}", f"noisy = {DRAW} * @"),
+    "noise": (f"{DRAW}{CONTRAST_OF}", f"{DRAW} * @{CONTRAST_OF}"),
 }
 CONTRAST_BUGS = """
 weights of rows are not divided | moved | sum <- 4 * a * (u - m) && cut <- p
@@ -686,7 +689,7 @@ BUGS: dict[str, Bug] = {
     **sums("strata", strata(), STRATA_BUGS),
     **sums("strata of arms that overlap", strata(split=False), ARMS_BUGS),
     **sums("strata of ranges", ranges, RANGES_BUGS),
-    **bugs("contrast", "mechanisms.contrasts", contrast, CONTRAST, CONTRAST_BUGS),
+    **bugs("contrast", "mechanisms.sums", contrast, CONTRAST, CONTRAST_BUGS),
     **sums("products", products(1), PRODUCTS_BUGS),
     **sums("products of a range", products(4), RANGE_BUGS),
     **bugs("texts", "mechanisms.frequent_texts", texts, FREQUENT, TEXTS_BUGS),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from synthdp.data import ColumnDomain, Domain, LevelGroups
+from synthdp.graph import with_group_sums
 from synthdp.graph.level_groups import (
     SETTINGS,
     LevelLaw,
@@ -12,7 +13,6 @@ from synthdp.graph.level_groups import (
     on_groups,
     starts_of,
 )
-from synthdp.graph.margins import with_group_sums
 from synthdp.graph.predict import pair_tables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 

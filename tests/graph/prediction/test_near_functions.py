@@ -10,7 +10,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from synthdp.data import ColumnDomain
-from synthdp.graph.margins import FEW_CELLS, few_cells
+from synthdp.graph import FEW_CELLS, few_cells
 from synthdp.graph.predict import SmoothPair, axis, smoothed_pair
 
 Floats = npt.NDArray[np.float64]

@@ -7,8 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from synthdp.data import ColumnDomain, Domain
-from synthdp.graph.level_groups import LevelLaw
-from synthdp.graph.margins import (
+from synthdp.graph import (
     body_of,
     margin_probabilities,
     one_way_probabilities,
@@ -16,6 +15,7 @@ from synthdp.graph.margins import (
     project_to_simplex,
     smoothed_margin,
 )
+from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.predict import (
     Axis,
     SmoothPair,

@@ -28,7 +28,7 @@ import sqlalchemy as sa
 from benchmarks.linked_engines import spec_text, write_tables
 from synthdp.data import OUTER, PERSONS, SECOND, STEPS, LevelGroups, VisitFrame, id_text
 from synthdp.errors import DataError
-from synthdp.privacy import LinkedTable, linked_rows, read_linked
+from synthdp.privacy import LinkedTable, read_linked
 from synthdp.privacy.engines import on_arrow, on_sql, on_visits, parts
 from synthdp.privacy.engines.statements import LEVEL, NUMBER, SOURCE, UNIT, Statement
 from synthdp.privacy.noise import Streams
@@ -526,7 +526,7 @@ def test_the_first_visits_are_cut_part_by_part_where_many_wait(
     stay.
     """
     waiting: list[int] = []
-    true = linked_rows.VisitRows.first
+    true = on_visits.VisitRows.first
 
     def heard(self: Any, most: int) -> Any:
         waiting.append(len(self.owner))
@@ -537,7 +537,7 @@ def test_the_first_visits_are_cut_part_by_part_where_many_wait(
     own = {"id": pa.array([str(n) for n in many])}
     tables["visits"] = tables["visits"].drop_columns(["id"]).append_column("id", own["id"])
     write(tables, tmp_path, rng=np.random.default_rng(1), files=4)
-    monkeypatch.setattr(linked_rows.VisitRows, "first", heard)
+    monkeypatch.setattr(on_visits.VisitRows, "first", heard)
     engine = read(tmp_path, "arrow")
     assert max(waiting) <= 3 * MOST * 5 and len(waiting) > 20
     assert same(engine, read(tmp_path, "memory"))
@@ -585,14 +585,14 @@ def cut_by_place(monkeypatch: pytest.MonkeyPatch) -> None:
         kept = kept[np.argsort(owner[kept], kind="stable")]
         return kept, kept
 
-    monkeypatch.setattr(linked_rows, "first_visits", first)
+    monkeypatch.setattr(on_visits, "first_visits", first)
 
 
 def ties_by_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """Visits of one date are in the order of the file."""
-    true = linked_rows.first_visits
+    true = on_visits.first_visits
     monkeypatch.setattr(
-        linked_rows,
+        on_visits,
         "first_visits",
         lambda most, owner, when, codes, numbers=None: true(most, owner, when, codes[:, :0]),
     )
@@ -600,7 +600,7 @@ def ties_by_place(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def dates_by_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """A date that cannot be read has that of the batch's first."""
-    true = linked_rows.read_values
+    true = on_visits.read_values
 
     def filled(column: Any, cells: Any) -> Any:
         found = true(column, cells)
@@ -608,7 +608,7 @@ def dates_by_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
         numbers = np.where(np.isnan(found.numbers), dates.min() if len(dates) else 0, found.numbers)
         return replace(found, numbers=numbers)
 
-    monkeypatch.setattr(linked_rows, "read_values", filled)
+    monkeypatch.setattr(on_visits, "read_values", filled)
 
 
 BP = 3  # place of the column in the files
@@ -652,21 +652,21 @@ def persons_of_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
         _, one = np.unique(self.units, return_index=True)
         births, deaths = (d if d is None else d[one] for d in (self.births, self.deaths))
         rows = self.units[one], self.codes[one], births, deaths, self.numbers[one]
-        return linked_rows.PersonRows(*rows)
+        return on_visits.PersonRows(*rows)
 
-    monkeypatch.setattr(linked_rows.PersonRows, "one_each", first)
+    monkeypatch.setattr(on_visits.PersonRows, "one_each", first)
 
 
 def cut_of_all_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part drops what is later than most visits of the part."""
-    true = linked_rows.VisitRows.first
+    true = on_visits.VisitRows.first
 
     def first(self: Any, most: int) -> Any:
         late = self.when > np.quantile(self.when, 0.9) if len(self.when) else []
-        early = linked_rows.VisitRows(*(x[~np.array(late, bool)] for x in vars(self).values()))
+        early = on_visits.VisitRows(*(x[~np.array(late, bool)] for x in vars(self).values()))
         return true(early, most)
 
-    monkeypatch.setattr(linked_rows.VisitRows, "first", first)
+    monkeypatch.setattr(on_visits.VisitRows, "first", first)
 
 
 def window_with(old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:

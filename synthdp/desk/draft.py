@@ -1,0 +1,197 @@
+"""The text of a spec on the desk: read, changed, undone; and its forecast, counted meanwhile.
+
+The file is the only truth. Nothing is written over what another program wrote meanwhile, and
+nothing in this process opens the rows: `shut` sees to that.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import os
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from synthdp.api import drafts
+from synthdp.api.checked import Checked, check
+from synthdp.errors import BoundaryError, OutputError, SynthdpError, withheld
+
+CHANGED = "the file was changed by another program; nothing was written"
+Forecast = tuple[dict[str, Any], str]
+
+
+@dataclass(frozen=True)
+class DeskLimits:
+    """What is forecast (`epsilons`), how many texts are kept for undo (`past`), how large a request
+    may be (`bytes`), and the seconds without one that end the desk (`idle`).
+    """
+
+    epsilons: tuple[float, ...] = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
+    past: int = 50
+    bytes: int = 1 << 20
+    idle: float = 3600.0
+
+
+LIMITS = DeskLimits()
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text, its digest (`seen`), what it shows, what it says and where its rows lie."""
+
+    text: str
+    seen: str
+    found: Checked
+    content: Any
+    apart: drafts.Apart
+
+    @classmethod
+    def at(cls, path: Path, text: str) -> Text:
+        """A text as that of the file at `path`."""
+        content, seen = drafts.said(text), hashlib.sha256(text.encode()).hexdigest()
+        return cls(text, seen, check(text, path), content, drafts.apart(content, path))
+
+    def steps(self) -> tuple[float, ...]:
+        """What is forecast: 0 for the text as it is, then other epsilons, the nearest first."""
+        if self.found.spec is None:
+            return ()
+        own = self.found.spec.content.privacy.epsilon
+        others = [e for e in LIMITS.epsilons if e != own]
+        return (0.0, *sorted(others, key=lambda e: max(e / own, own / e)))
+
+
+class Draft:
+    """A spec's file while the desk is open. One change at a time.
+
+    Attributes:
+        now: the text as it was last read or written.
+        start: the text when the desk was opened.
+        past: texts before this one, the last one last.
+
+    Raises:
+        SpecError: the file cannot be read.
+        OutputError: it is of linked tables.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.past = path, list[str]()
+        self._lock, self._asked = threading.Lock(), threading.Event()
+        self._told: dict[tuple[str, float], Forecast] = {}
+        self.read()
+        dataset = self.now.content.get("dataset")
+        if isinstance(dataset, dict) and "tables" in dataset:
+            hint = "write it with an editor beside `synthdp watch`"
+            raise OutputError("the desk is for specs of one table, and this has several", hint=hint)
+        self.start = self.now.text
+
+    def read(self) -> None:
+        """Take the file as it is now."""
+        self.now = Text.at(self.path, drafts.spec_text(self.path))
+        self._asked.set()
+
+    def stale(self) -> bool:
+        """Whether the file is not what was last read or written here."""
+        try:
+            return drafts.spec_text(self.path) != self.now.text
+        except SynthdpError:
+            return True
+
+    def change(self, seen: str, edit: Callable[[str], str], *, undo: bool = False) -> None:
+        """Write what `edit` makes of the text that a page has `seen`.
+
+        Raises:
+            OutputError: the file, or the text here, is not what it was; nothing is written.
+            SpecError: this edit cannot be made; nothing is written.
+        """
+        with self._lock:
+            if self.stale() or seen != self.now.seen:
+                raise OutputError(CHANGED, hint="read it again")
+            made, before = edit(self.now.text), self.now.text
+            if made == before:
+                return
+            drafts.keep(made, self.path)
+            self.past = self.past[:-1] if undo else [*self.past[1 - LIMITS.past :], before]
+            self.now = Text.at(self.path, made)
+            self._asked.set()
+
+    def undo(self, seen: str) -> None:
+        """Write the text before this one; raises as `change`."""
+        self.change(seen, lambda text: self.past[-1] if self.past else text, undo=True)
+
+    def told(self, epsilon: float = 0.0) -> Forecast | None:
+        """What the text would give, as `drafts.forecast` has it, or at another `epsilon`; None
+        where that is still counted, or cannot be.
+        """
+        return self._told.get((self.now.seen, epsilon))
+
+    def keep_forecasting(self) -> None:
+        """Begin to forecast whatever the text is, beside what else is done."""
+        threading.Thread(target=self._forecast, name="forecast", daemon=True).start()
+
+    def _forecast(self) -> None:
+        """Forecast the text as it stands, for ever; what nobody asks for any more is dropped."""
+        while self._asked.wait():
+            self._asked.clear()
+            now = self.now
+            self._told = {key: told for key, told in self._told.items() if key[0] == now.seen}
+            for epsilon in now.steps():
+                if self._asked.is_set():
+                    break
+                if (now.seen, epsilon) not in self._told:
+                    self._told[now.seen, epsilon] = _told(now.found, epsilon)
+
+
+def _told(found: Checked, epsilon: float) -> Forecast:
+    try:
+        if epsilon:
+            return {"option": drafts.at_epsilon(found, epsilon)}, ""
+        facts, told = drafts.forecast(found)
+        return facts | {"claims": drafts.claims(found)}, told
+    except Exception as error:  # told on the page, like what a text has wrong
+        return {"refused": withheld(error).to_json()}, str(withheld(error))
+
+
+# --- what this process may not do ---
+
+READERS = ("pyarrow.csv.", "pyarrow.dataset.", "pyarrow.parquet.", "mlflow.", "dask.",
+           "synthdp.tracking.", "synthdp.privacy.readers.", "synthdp.privacy.engines.")  # fmt: skip
+CONFIDENTIAL = {"internal", "internal.json", "internal.html", "mlflow.db", "mlartifacts"}
+
+
+def shut(draft: Draft) -> None:
+    """From here on this process opens no file of rows, no confidential one, no database but the
+    ledger and no connection, and imports nothing that reads tables. There is no way back.
+    """
+
+    def hook(event: str, args: tuple[Any, ...]) -> None:
+        if event == "socket.connect":
+            raise BoundaryError("the desk connects to nothing")
+        if event == "import" and f"{args[0]}.".startswith(READERS):
+            raise BoundaryError(f"the desk reads no tables, and so does not import {args[0]}")
+        if event == "sqlite3.connect" and not _same(args[0], draft.now.apart.ledger):
+            raise BoundaryError("the desk opens no database but the ledger")
+        if event == "open" and isinstance(args[0], str | bytes) and _of_rows(args[0], draft):
+            raise BoundaryError("the desk opens no rows, and no figures of rows")
+
+    sys.addaudithook(hook)
+
+
+def _same(given: object, file: str | None) -> bool:
+    asked = str(given).removeprefix("file:").partition("?")[0]
+    return file is not None and os.path.realpath(asked) == os.path.realpath(file)
+
+
+def _of_rows(given: str | bytes, draft: Draft) -> bool:
+    """Whether a path is of rows, or of what was counted on them without noise."""
+    path = os.path.realpath(os.fsdecode(given))
+    if CONFIDENTIAL & {*path.split(os.sep)} and not path.endswith((".py", ".pyc")):
+        return True
+    places = map(os.path.realpath, draft.now.apart.rows)
+    return any(
+        path == place or path.startswith(place + os.sep) or fnmatch.fnmatch(path, place)
+        for place in places
+    )

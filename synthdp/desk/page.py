@@ -1,0 +1,486 @@
+"""What the desk's page shows of a draft, in plain JSON: parts of fields, tables and lines; and what
+becomes of the text where a field is changed.
+
+The words are here and in what a spec's checks say; the page's script has none. A field is shown at
+its path in the spec. Two stand for several: `levels` of a column for its categories, codes and
+labels, and `bins` for its edges too.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from synthdp.api import drafts
+from synthdp.desk.draft import CHANGED, Draft, Text
+from synthdp.errors import OutputError, SpecError, SpecProblem
+
+Loc = tuple[str | int, ...]
+Json = dict[str, Any]
+CELLS = ("lower", "upper", "bins", "spikes", "missing", "levels", "unit")
+STANDS_FOR = {
+    "bins": ("bins", "edges"),
+    "levels": ("categories", "codes", "value_labels", "false", "true"),
+}
+BLANK = "still to be filled in"
+ARROWS = ("given", "validate", "learn")  # modes that have some
+MODES = (
+    ("predict", "predict: no knowledge; which columns depend on each other is measured"),
+    ("given", "given: the arrows below are taken as they are"),
+    ("validate", "validate: they are tested, for a share of the budget"),
+    ("learn", "learn: arrows are searched for, beside those below"),
+    ("none", "none: no graph"),
+)
+NAMED = (
+    ("tiers", "Tier {}, names parted by commas; no arrow goes back to an earlier one"),
+    ("latent", "Unseen cause {}: the columns that it acts on"),
+)
+YES_NO = (("", "no"), ("yes", "yes"))
+ROWS = (("", ""), ("approximate", "approximate: the exact one is used nowhere"),
+        ("public", "public: exact, and may be known"))  # fmt: skip
+UNITS = (
+    ("row", "each row: right only if nobody can have two rows"),
+    ("id", "everything of one id: all rows of a person, a household, a school"),
+)
+TEXTS = {"unit", "meaning", "column", "description", "justification", "false", "true"}
+FROM_KNOWLEDGE = (
+    "Bounds, bins and levels come from a codebook, a questionnaire or common knowledge, never from"
+    " the rows. A block of cells can be pasted from a spreadsheet. Levels stand one a line, a code"
+    " with its label as 1 = never; of two truth values that of false first. Several bins, parted by"
+    " commas, are their left edges."
+)
+
+
+class _Notes:
+    """What a text shows, each told at one place of the page and none twice."""
+
+    def __init__(self, now: Text) -> None:
+        found = now.found
+        kinds = (("mistake", found.mistakes), ("warning", found.warnings),
+                 ("remark", found.remarks))  # fmt: skip
+        self.left = [(kind, problem) for kind, problems in kinds for problem in problems]
+
+    def take(self, *loc: str | int) -> list[tuple[str, SpecProblem]]:
+        """Those at a place and below it."""
+        taken = [one for one in self.left if one[1].loc[: len(loc)] == loc]
+        self.left = [one for one in self.left if one not in taken]
+        return taken
+
+
+def _note(kind: str, problem: SpecProblem, *, named: str = "") -> Json:
+    text = f"{named}: {problem.message}" if named else problem.message
+    if problem.message.startswith(BLANK):  # whose hint is for an editor
+        return {"tone": "open", "text": text, "hint": ""}
+    return {"tone": kind, "text": text, "hint": problem.hint or ""}
+
+
+def shown(draft: Draft) -> Json:
+    """The whole page of a draft as it stands."""
+    now = draft.now
+    notes, told = _Notes(now), draft.told()
+    facts = (told[0] if told else {}).get("plan", {})
+    unit = _at(now.content, ("dataset", "privacy_unit", "kind"))
+    parts = [
+        ("unit", "Unit", _unit(now, notes, facts)),
+        ("columns", "Columns", _columns(now, notes, facts)),
+        ("causes", "Causes", _causes(draft, notes, facts)),
+        ("budget", "Budget", _budget(draft, notes, facts)),
+        ("file", "File, and what next", _file(draft, notes, facts)),
+    ]
+    shut = "" if unit in ("row", "id") else "First say who is protected."
+    stale = draft.stale()
+    return {
+        "seen": now.seen,
+        "name": draft.path.name,
+        "status": _status(draft),
+        "counting": sum(draft.told(epsilon) is None for epsilon in now.steps()),
+        "said": f"{CHANGED}." if stale else "",
+        "tools": [
+            *([{"label": "read it again", "do": "read"}] if stale else ()),
+            *([{"label": "undo", "do": "undo"}] if draft.past else ()),
+        ],
+        "sections": [
+            {"id": name, "title": title, "shut": shut if name != "unit" else "", "parts": of}
+            for name, title, of in parts
+        ],
+    }
+
+
+def _status(draft: Draft) -> list[str]:
+    """What stands beside all parts: what protects, costs and answers; in the terminal's words."""
+    found, told = draft.now.found, draft.told()
+    if found.spec is None:
+        count = len(found.mistakes)
+        lines = [f"not a spec yet: {count} {'mistake' if count == 1 else 'mistakes'}"]
+    else:
+        lines = ["counting ..."] if told is None else told[1].split("\n")
+    return [*lines, "no row was read, nothing was spent"]
+
+
+# --- parts ---
+
+
+def _unit(now: Text, notes: _Notes, facts: Json) -> list[Json]:
+    dataset, unit = ("dataset",), ("dataset", "privacy_unit")
+    fields = [_field(now, notes, (*unit, "kind"), "Who is protected?", "radio", UNITS)]
+    if _at(now.content, (*unit, "kind")) == "id":
+        told = "The column with the ids, which is not released"
+        fields.append(_field(now, notes, (*unit, "column"), told))
+        fields.append(_field(now, notes, (*unit, "max_rows"), "Rows of one id that are used, most"))
+    if _at(now.content, unit):
+        fields.append(_field(now, notes, (*unit, "meaning"), "What is one unit? E.g. one patient"))
+    told = "How many rows? A constant that may be published"
+    fields.append(_field(now, notes, (*dataset, "rows", "value"), told))
+    fields.append(_field(now, notes, (*dataset, "rows", "kind"), "That number is", "select", ROWS))
+    parts: list[Json] = [{"kind": "fields", "of": fields}]
+    if choices := facts.get("rows_of_one"):
+        means = [f"kept, of {mean} rows an id" for mean in choices[0]["kept"]]
+        rows = [
+            {"head": str(c["max_rows"]), "notes": [],
+             "cells": [f"x {c['noise']}", *(f"{part:.0%}" for part in c["kept"].values())]}
+            for c in choices
+        ]  # fmt: skip
+        caption = "What other numbers of rows of one id would cost and keep"
+        parts.append(_grid(caption, ["rows of one id", "noise of a table", *means], rows))
+    return [*parts, *_others(notes.take("dataset"))]
+
+
+def _columns(now: Text, notes: _Notes, facts: Json) -> list[Json]:
+    quality = {c["column"]: c for c in facts.get("quality", {}).get("columns", ())}
+    types, rows = [("", ""), *((name, name) for name in drafts.FIELDS)], []
+    columns = now.content.get("columns")
+    for name, column in (columns if isinstance(columns, Mapping) else {}).items():
+        loc, kind, told = ("columns", name), _at(column, ("type",)), quality.get(name)
+        has = drafts.FIELDS.get(kind, ()) if isinstance(kind, str) else ()
+        cells: list[Json | str] = [
+            _field(now, None, (*loc, "type"), f"{name}: type", "select", types)
+        ]
+        for field in CELLS:
+            if not {field, *STANDS_FOR.get(field, ())} & {*has}:
+                cells.append("")
+            elif field == "missing":
+                value = "yes" if _at(column, (field,)) else ""
+                at, label = (*loc, field), f"{name}: missing"
+                cells.append(_field(now, None, at, label, "select", YES_NO, value))
+            else:
+                cells.append(_column_field(now, (*loc, field), column))
+        cells.insert(0, "" if told is None else f"{1000 * told['tv1']:.0f}")
+        below = _below(now, notes.take(*loc), cells)
+        if told is not None and told["noisy_levels"]:
+            noisy = f"{told['noisy_levels']} of {told['levels']} levels are lost in noise"
+            below.append({"tone": "warning", "text": noisy, "hint": "fewer bins, a narrower range"})
+        drop = {"label": "drop", "name": f"drop column {name}", "do": "drop", "loc": list(loc)}
+        rows.append({"head": name, "cells": [*cells, drop], "notes": below})
+    head = ["column", "wrong of 1,000", "type", *CELLS, ""]
+    return [
+        {"kind": "text", "text": FROM_KNOWLEDGE},
+        _grid("What each column may hold", head, rows),
+        *_others(notes.take("columns")),
+    ]
+
+
+def _column_field(now: Text, loc: Loc, column: Mapping[str, Any]) -> Json:
+    """A cell of a column; `levels` and `bins` stand for what the column has of several fields."""
+    name, field = f"{loc[1]}: {loc[2]}", loc[2]
+    if field == "bins":
+        return _field(now, None, loc, name, value=_text(column.get("edges", column.get("bins"))))
+    if field != "levels":
+        return _field(now, None, loc, name)
+    levels, labels = column.get("categories", column.get("codes")), column.get("value_labels")
+    if column["type"] == "boolean":
+        levels = [column.get(truth, truth) for truth in ("false", "true")]
+    plain = isinstance(levels, list | None) and isinstance(labels, dict | None)
+    if not plain or any(" = " in str(level) for level in levels or ()):
+        return _field(now, None, loc, name, "shut", value="in the file")
+    known = labels or {}
+    lines = (f"{x} = {known[str(x)]}" if str(x) in known else str(x) for x in levels or ())
+    return _field(now, None, loc, name, "area", value="\n".join(lines))
+
+
+def _below(now: Text, found: Iterable[tuple[str, SpecProblem]], cells: Sequence[Any]) -> list[Json]:
+    """What is wrong with a column, its cells marked; with a field where none of them is for it."""
+    below = []
+    for kind, problem in found:
+        field = str(problem.loc[2]) if len(problem.loc) > 2 else ""
+        cell = next((n for n, of in STANDS_FOR.items() if field in of), field)
+        note = _note(kind, problem, named=field)
+        own = [c for c in cells if isinstance(c, dict) and c["loc"][-1] == cell]
+        for one in own:
+            one["bad"] = one["bad"] or kind == "mistake"
+        value = _at(now.content, problem.loc[:3])
+        if field and not own and kind == "mistake" and not isinstance(value, list | dict):
+            note["field"] = _field(now, None, problem.loc[:3], f"{problem.loc[1]}: {field}")
+        if note["tone"] != "open" or not own:  # an empty cell says as much
+            below.append(note)
+    return below
+
+
+def _causes(draft: Draft, notes: _Notes, facts: Json) -> list[Json]:
+    now, graph = draft.now, ("graph",)
+    mode, columns = _at(now.content, (*graph, "mode")), _at(now.content, ("columns",))
+    asked = _field(now, notes, (*graph, "mode"), "What is known of the causes?", "select", MODES)
+    parts: list[Json] = [{"kind": "fields", "of": [asked]}]
+    if mode in ARROWS and isinstance(columns, dict):
+        for key, label in NAMED:
+            held = _at(now.content, (*graph, key))
+            for i in range(len(held) + 1 if isinstance(held, list) else 1):
+                field = _field(now, notes, (*graph, key, i), label.format(i + 1))
+                parts[0]["of"].append(field)
+        groups = _at(now.content, (*graph, "groups"))
+        parts.append(_matrix(now, [*columns, *(groups if isinstance(groups, dict) else ())]))
+        parts += _claims(draft, mode, facts)
+    return [*parts, *_others(notes.take("graph"))]
+
+
+def _matrix(now: Text, names: Sequence[str]) -> Json:
+    tiers = _at(now.content, ("graph", "tiers"))
+    lists = [tier for tier in tiers if isinstance(tier, list)] if isinstance(tiers, list) else []
+    tier = {str(name): i for i, held in enumerate(lists) for name in held}
+    arrows = {(a, b) for _, causes, effects in drafts.arrows(now.text)
+              for a in causes for b in effects}  # fmt: skip
+
+    def cell(a: str, b: str) -> Json | None:
+        back = tier.get(a, -1) > tier.get(b, len(tier)) and (a, b) not in arrows
+        shut = f": no, back from tier {tier[a] + 1} to {tier[b] + 1}" if back else ""
+        if a == b:
+            return None
+        name = f"{a} acts on {b}{shut}"
+        return {"on": (a, b) in arrows, "shut": back, "name": name, "do": "arrow", "loc": [a, b]}
+
+    rows = [{"head": a, "cells": [cell(a, b) for b in names]} for a in names]
+    caption = "What acts on what: the row is the cause, the column the effect"
+    return {"kind": "matrix", "caption": caption, "head": list(names), "rows": rows}
+
+
+def _claims(draft: Draft, mode: str, facts: Json) -> Iterable[Json]:
+    """What the arrows claim, whether anybody will test it, and their picture."""
+    told = draft.told()
+    if told is None or "claims" not in told[0]:
+        return
+    claims, svg = told[0]["claims"]
+    count = f"{len(claims)} {'independence' if len(claims) == 1 else 'independences'}"
+    said = f"The arrows claim {count}. The rows will obey them, true or not; in mode {mode} none is"
+    said += " tested: validate would, for a share of the budget."
+    seen = [(claim, least) for claim, least in facts.get("quality", {}).get("claims", ())]
+    if mode == "validate" and seen:
+        few = sum(least is not None and least <= 0.3 for _, least in seen)
+        said = (
+            f"The arrows claim {count}; a test sees a medium effect in {few} of {len(seen)} claims."
+        )
+    yield {"kind": "text", "text": said}
+    least = {claim: "any" if w is None else f"{w:.2f}" for claim, w in seen}
+    if claims:
+        rows = [{"head": claim, "cells": [least.get(claim, "not tested")], "notes": []}
+                for claim in claims[:20]]  # fmt: skip
+        yield _grid(f"Of {len(claims)} claims the first", ["claim", "effects seen from"], rows)
+    yield {"kind": "picture", "svg": svg, "alt": "The arrows of the table above, drawn"}
+
+
+def _budget(draft: Draft, notes: _Notes, facts: Json) -> list[Json]:
+    now, loc = draft.now, ("privacy",)
+    fields = [
+        _field(
+            now, notes, (*loc, "epsilon"), "Epsilon: the most that all of this release may cost"
+        ),
+        _field(now, notes, (*loc, "delta"), "Delta: well below 1 / rows"),
+    ]
+    shares = _at(now.content, (*loc, "shares"))
+    for name in shares if isinstance(shares, dict) else ():
+        fields.append(_field(now, notes, (*loc, "shares", name), f"Share for {name}"))
+    if _at(now.content, ("publication",)):
+        told = "Why this epsilon? Published with the bundle"
+        fields.append(_field(now, notes, ("publication", "justification"), told))
+    found = [one[0] for epsilon in now.steps()[1:] if (one := draft.told(epsilon))]
+    options = [*facts.get("what_if", ()), *(one["option"] for one in found if "option" in one)]
+    parts: list[Json] = [{"kind": "fields", "of": fields}]
+    if options:
+        options.sort(key=lambda option: option["epsilon"])
+        head, rows = drafts.figures(options)
+        told = "What other epsilons would give, each planned by itself"
+        lines = [{"head": first, "cells": cells, "notes": []} for first, *cells in rows]
+        parts.append(_grid(told, head, lines))
+    others = [one for name in ("privacy", "estimands", "publication") for one in notes.take(name)]
+    return [*parts, *_others(others)]
+
+
+def _file(draft: Draft, notes: _Notes, facts: Json) -> list[Json]:
+    start, now = draft.start.splitlines(), draft.now.text.splitlines()
+    codes = difflib.SequenceMatcher(a=start, b=now, autojunk=False).get_opcodes()
+    lines = list[Json]()
+    for what, i1, i2, j1, j2 in codes:
+        if what != "equal":
+            lines += [{"mark": "-", "text": line} for line in start[i1:i2]]
+        mark = " " if what == "equal" else "+"
+        lines += [{"mark": mark, "text": line} for line in now[j1:j2]]
+    parts = [*_others(notes.take())]
+    if ledger := facts.get("ledger"):
+        left = ledger["spent_after"] - ledger["spent_before"]
+        cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}"
+        told = f"It spends {left:.4g} of the ledger ({ledger['spent_before']:.4g} spent, {cap})."
+        parts.append(
+            {"kind": "command", "text": f"synthdp release {draft.path.name}", "told": told}
+        )
+    return [
+        *parts,
+        {"kind": "lines", "caption": f"{draft.path.name}, against the start", "of": lines},
+    ]
+
+
+def _grid(caption: str, head: Sequence[str], rows: Sequence[Json]) -> Json:
+    return {"kind": "grid", "caption": caption, "head": head, "rows": rows}
+
+
+def _others(found: Iterable[tuple[str, SpecProblem]]) -> list[Json]:
+    notes = [_note(kind, problem, named=problem.field) for kind, problem in found]
+    return [{"kind": "notes", "of": notes}] if notes else []
+
+
+def _field(
+    now: Text,
+    notes: _Notes | None,
+    loc: Loc,
+    label: str,
+    how: str = "text",
+    options: Sequence[tuple[str, str]] = (),
+    value: str | None = None,
+) -> Json:
+    found = [_note(*one) for one in notes.take(*loc)] if notes else []
+    value = _text(_at(now.content, loc)) if value is None else value
+    bad = any(note["tone"] in ("mistake", "open") for note in found)
+    return {"loc": [*loc], "label": label, "how": how, "options": options, "value": value,
+            "notes": found, "bad": bad}  # fmt: skip
+
+
+def _at(content: Any, loc: Loc) -> Any:
+    """What a text says at a place; None where it says nothing there."""
+    for key in loc:
+        if isinstance(content, list):
+            content = dict(enumerate(content))
+        content = content.get(key) if isinstance(content, dict) else None
+    return content
+
+
+def _text(value: Any) -> str:
+    """A value as a cell has it."""
+    if isinstance(value, list):
+        return ", ".join(map(_text, value))
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# --- changes ---
+
+
+def act(draft: Draft, asked: Json) -> None:
+    """Do what a page asks for, having `seen` a text.
+
+    Raises:
+        SynthdpError: it cannot be done; nothing is written.
+    """
+    seen, do, path = str(asked.get("seen")), asked.get("do"), str(draft.path)
+    if do == "read":
+        draft.read()
+    elif do == "undo":
+        draft.undo(seen)
+    elif do == "drop":
+        draft.change(seen, lambda text: _without(text, str(asked["loc"][1]), path))
+    elif do == "arrow":
+        draft.change(seen, lambda text: _turned(text, *map(str, asked["loc"]), path=path))
+    elif do == "set":
+        draft.change(seen, lambda text: _with(text, asked["values"], path))
+    else:
+        raise OutputError("the desk has no such button", hint="load the page again")
+
+
+def _with(text: str, values: Sequence[tuple[list[Any], str]], path: str) -> str:
+    """The text with other values in some of its fields."""
+    for given, cell in values:
+        loc, content = tuple(given), drafts.said(text)
+        for place, value in _meant(loc, cell.strip(), content):
+            if value is not None:
+                if _there(content, place[:-1]) and _at(content, place[:-1]) is None:  # a blank
+                    place, value = place[:-1], {place[-1]: value}
+                text = drafts.set_value(text, place, value, path=path)
+            elif _there(content, place):
+                text = drafts.drop(text, place, path=path)
+    return text
+
+
+def _meant(loc: Loc, cell: str, content: Any) -> Iterable[tuple[Loc, Any]]:
+    """The places that a field stands for, and what a cell says of each; None to take it out."""
+    field, column = loc[-1], _at(content, loc[:-1])
+    if loc[0] == "columns" and field == "type":
+        own = drafts.FIELDS.get(cell, ())
+        yield from (((*loc[:2], key), None) for key in column if cell and key not in own)
+    if field == "levels" and isinstance(column, dict):
+        yield from _levels((*loc[:2],), str(column.get("type")), cell.split("\n") if cell else [])
+        return
+    if loc == ("dataset", "privacy_unit", "kind") and cell == "row":
+        yield from (((*loc[:2], key), None) for key in ("column", "max_rows"))
+    if loc[:2] in (("graph", "tiers"), ("graph", "latent")):
+        names = [name.strip() for name in cell.split(",") if name.strip()]
+        lists = [*(_at(content, loc[:2]) or ()), None]
+        lists[int(loc[2])] = names
+        yield loc[:2], [held for held in lists if held] or None
+        return
+    if field == "bins" and "," in cell:
+        yield loc, None
+        yield (*loc[:2], "edges"), [_value(part) for part in cell.split(",") if part.strip()]
+        return
+    if field == "bins" and isinstance(column, dict) and column.get("edges") is not None:
+        yield (*loc[:2], "edges"), None
+    if field == "spikes":
+        yield loc, [_value(part) for part in cell.split(",") if part.strip()] or None
+    elif field == "missing":
+        yield loc, True if cell == "yes" else None
+    else:
+        yield loc, (cell if field in TEXTS else _value(cell)) if cell else None
+
+
+def _levels(loc: Loc, kind: str, lines: Sequence[str]) -> Iterable[tuple[Loc, Any]]:
+    parted = [line.strip().partition(" = ") for line in lines if line.strip()]
+    names = [name.strip() for name, _, _ in parted]
+    if kind == "boolean":
+        if len(names) != 2:
+            raise SpecError([SpecProblem("the desk", 1, 1, "levels", "two texts are needed",
+                                         "one a line, that of false first")])  # fmt: skip
+        yield from zip(((*loc, "false"), (*loc, "true")), names, strict=True)
+        return
+    labels = {name.strip(): label.strip() for name, mark, label in parted if mark}
+    yield (*loc, "codes" if kind == "text-code" else "categories"), names or None
+    if kind != "text-code":
+        yield (*loc, "value_labels"), labels or None
+
+
+def _value(cell: str) -> Any:
+    """A cell's number, else its text; thousands may be parted by commas."""
+    plain = cell.strip()
+    if re.fullmatch(r"[-+]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?", plain):
+        plain = plain.replace(",", "")
+    for kind in (int, float):
+        try:
+            return kind(plain) if re.fullmatch(r"[-+.eE0-9]+", plain) else plain
+        except ValueError:
+            continue
+    return plain
+
+
+def _there(content: Any, loc: Loc) -> bool:
+    held = _at(content, loc[:-1])
+    return isinstance(held, dict) and loc[-1] in held
+
+
+def _turned(text: str, cause: str, effect: str, *, path: str) -> str:
+    """The text with an arrow that it has not, or without one that it has."""
+    held = any(cause in causes and effect in effects for _, causes, effects in drafts.arrows(text))
+    edit = drafts.drop_arrow if held else drafts.add_arrow
+    made = edit(text, cause, effect, path=path)
+    drafts.check_graph(made, path)
+    return made
+
+
+def _without(text: str, name: str, path: str) -> str:
+    """The text without a column, which is dropped from the source too."""
+    text = drafts.drop(text, ("columns", name), path=path)
+    return drafts.add_item(text, ("dataset", "source", "drop"), name, path=path)

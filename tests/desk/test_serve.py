@@ -1,0 +1,181 @@
+"""Who is answered by the desk's port, with what, and for how long."""
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from synthdp.desk.serve import FILES, STATIC, _app, opened
+from tests.desk.test_draft import CLINIC, ROOT
+from tests.tracking.test_ports import Open, ask
+
+pytestmark = pytest.mark.check
+
+
+@dataclass(frozen=True)
+class Running:
+    """A desk as a process of its own."""
+
+    process: Any
+    way_in: Path
+    port: int
+    token: str
+    spec: Path
+
+    def ask(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, Any]:
+        at = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        told = {"Content-Type": "application/json"} | {
+            name.replace("_", "-"): value for name, value in headers.items()
+        }
+        at.request(method, path, None if body is None else json.dumps(body), told)
+        answer = at.getresponse()
+        content = answer.read()
+        at.close()
+        return answer.status, json.loads(content) if path in ("/state", "/change") and content[
+            :1
+        ] == b"{" else content
+
+    @property
+    def own(self) -> dict[str, str]:
+        return {"X_Desk": self.token, "Origin": f"http://127.0.0.1:{self.port}"}
+
+
+@contextmanager
+def started(spec: Path) -> Iterator[Running]:
+    """`synthdp desk`, until the block ends."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "synthdp.cli.main", "desk", str(spec), "--json"],
+        stdout=subprocess.PIPE, text=True, cwd=spec.parent,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        told = "".join(iter(process.stdout.readline, "}\n")) + "}"
+        way_in = Path(json.loads(told)["open"].removeprefix("file://"))
+        address = way_in.read_text().partition("url=")[2].partition('"')[0]
+        port, token = address.removeprefix("http://127.0.0.1:").split("/#desk=")
+        yield Running(process, way_in, int(port), token, spec)
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(CLINIC.read_text())
+    with started(spec) as desk:
+        yield desk
+
+
+EDIT = {"do": "set", "values": [(["columns", "age", "upper"], "99")]}
+
+
+def test_only_the_own_page_is_answered(running: Running) -> None:
+    """Of each refusal its reason; nothing was written."""
+    mode = running.way_in.parent.stat().st_mode & 0o777
+    assert mode == 0o700 and len(running.token) == 43
+    own, host = running.own, f"127.0.0.1:{running.port}"
+    for path, name in FILES.items():
+        assert running.ask("GET", path) == (200, (STATIC / name).read_bytes())
+    refused: list[tuple[int, str, str, dict[str, str]]] = [
+        (403, "GET", "/state", {}),
+        (403, "GET", "/state", {"X_Desk": running.token[:-1]}),
+        (403, "POST", "/", {}),
+        (403, "GET", "/nothing", {}),
+        (404, "GET", "/nothing", own),
+        (405, "PUT", "/change", own),
+        (405, "GET", "/change", own),
+        (403, "POST", "/change", {"Origin": own["Origin"]}),
+        (403, "POST", "/change", {"X_Desk": running.token}),
+        (403, "POST", "/change", own | {"Origin": "http://evil.example"}),
+        (403, "POST", "/change", own | {"Origin": "null"}),
+        (403, "POST", "/change", own | {"Sec_Fetch_Site": "cross-site"}),
+        (421, "POST", "/change", own | {"Host": "evil.example"}),
+        (421, "GET", "/", {"Host": f"evil.example:{running.port}"}),
+        (403, "GET", "/", {"Host": host, "Sec_Fetch_Site": "cross-site"}),
+    ]
+    seen = running.ask("GET", "/state", **own)[1]["seen"]
+    for status, method, path, headers in refused:
+        body = EDIT | {"seen": seen} if method == "POST" else None
+        assert running.ask(method, path, body, **headers)[0] == status, (method, path, headers)
+    for body in ("x" * (1 << 20), ["no", "map"], {"do": "set", "seen": seen}):
+        assert running.ask("POST", "/change", body, **own)[0] in (400, 413)
+    assert running.spec.read_text() == CLINIC.read_text()
+    status, page = running.ask("POST", "/change", EDIT | {"seen": seen}, **own)
+    assert status == 200 and page["said"] == "" and "upper: 99" in running.spec.read_text()
+    assert not running.way_in.parent.exists()  # deleted at first use
+
+
+def test_another_account_gets_nothing(running: Running) -> None:
+    requests = [("GET", "/state", None), ("POST", "/change", EDIT), ("OPTIONS", "/state", None)]
+    open_ = Open((running.port,), ("127.0.0.1",), (running.process.pid,))
+    told = ask(open_, requests)
+    assert {text[3:] == [403, ""] for text in told["found"] if text[1] != "TLS"} == {True}
+    assert running.token not in "".join(told["readable"])
+    if os.getuid() == 0:
+        command = [sys.executable, "-c",
+                   f"import os; os.setuid(65534); open({str(running.way_in)!r})"]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert "PermissionError" in done.stderr
+
+
+def test_answers_allow_nothing_from_elsewhere(running: Running) -> None:
+    for path in ("/", "/state"):
+        at = http.client.HTTPConnection("127.0.0.1", running.port, timeout=30)
+        at.request("GET", path, headers={"X-Desk": running.token})
+        answer = at.getresponse()
+        answer.read()
+        policy = answer.headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self';")
+        assert "unsafe" not in policy and "server" not in answer.headers
+        assert answer.headers["Cache-Control"] == "no-store"
+        at.close()
+    text = (STATIC / "desk.html").read_text()
+    assert "<style" not in text and "style=" not in text and "<script>" not in text
+    script = (STATIC / "desk.js").read_text()
+    assert not any(word in script for word in ("innerHTML", "eval(", "Function(", "insertAdj"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_ends_and_leaves_nothing(running: Running, number: int) -> None:
+    running.ask("GET", "/", None)
+    running.process.send_signal(number)
+    assert running.process.wait(20) == 0
+    assert not running.way_in.parent.exists()
+
+
+def test_an_hour_without_a_request_ends_it(tmp_path: Path) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(CLINIC.read_text())
+    code = (
+        "from pathlib import Path\nfrom synthdp.desk.serve import opened\n"
+        f"with opened(Path({str(spec)!r}), port=None) as desk: desk.run(idle=1)\n"
+    )
+    begun = time.monotonic()
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=ROOT)
+    assert time.monotonic() - begun > 1
+
+
+def test_no_route_spends_or_runs(tmp_path: Path) -> None:
+    """These are all of them; what the page may ask for is set, drop, undo and read."""
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(CLINIC.read_text())
+    with opened(spec, port=None) as desk:
+        routes = {(route.path, *sorted(route.methods)) for route in _app(desk.draft, print).routes}
+    assert routes == {
+        *((path, "GET", "HEAD") for path in FILES), ("/state", "GET", "HEAD"), ("/change", "POST"),
+    }  # fmt: skip
+    text = "".join(p.read_text(encoding="utf-8") for p in STATIC.parent.glob("*.py"))
+    spending = ("release(", "resume(", "reserve", "set_cap", "import_module", "getattr(")
+    assert not any(word in text for word in spending)
