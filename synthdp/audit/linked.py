@@ -21,24 +21,19 @@ import numpy as np
 import numpy.typing as npt
 
 from synthdp.audit.folder import MEASUREMENTS, TARGETS, AttackFolder
-from synthdp.audit.mechanisms.calls import (
+from synthdp.audit.mechanisms.calls import Replayed
+from synthdp.audit.mechanisms.canaries import HALF_NOISE
+from synthdp.audit.mechanisms.persons import (
     ALIKE,
     SPREAD,
-    Replayed,
     canaries,
     person_neighbours,
     random_persons,
     read,
 )
-from synthdp.audit.mechanisms.canaries import HALF_NOISE
 from synthdp.audit.mechanisms.replay import merged, replay
 from synthdp.audit.membership import Board, attack_facts, attack_shadows, two_worlds
-from synthdp.audit.plan import (
-    Rows,
-    at_rows,
-    confirmed,
-    record_of,
-)
+from synthdp.audit.plan import Rows, at_rows, confirmed, record_of
 from synthdp.audit.shadow_models import with_positions
 from synthdp.bundle.audit_record import Audit, AuditRecord
 from synthdp.bundle.content import MODEL_FILES

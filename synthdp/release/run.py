@@ -45,18 +45,16 @@ from synthdp.release.job import (
     Job,
     ReleaseOutcome,
     amended,
-    check_same_prior,
     check_spec,
     draw,
     how_to,
-    public_rows,
-    with_digest,
     withhold,
 )
 from synthdp.release.judge import Judge, Judgement, refused_report, stopped
 from synthdp.release.open_session import dropped_if_unpaid, open_session, reopened
 from synthdp.release.plan_view import attack_left_out, plan_facts
 from synthdp.release.played import check_answered
+from synthdp.release.prior import check_same_prior, public_rows, with_digest
 from synthdp.release.tracked import (
     record_judgement,
     record_publication,
