@@ -1,4 +1,4 @@
-"""Commands on a spec before a release: `validate`, `schema`, `init`, `inspect`.
+"""Commands on a spec before a release: `validate`, `schema`, `init`, `inspect`, `desk`.
 
 `inspect`, and `init --private`, read rows; nothing else here does.
 """
@@ -367,6 +367,31 @@ def misfits_text(found: Sequence[Misfit]) -> str:
 
 
 # --- private init ---
+
+
+def desk(
+    spec: SpecArgument,
+    port: Annotated[
+        int | None, typer.Option(help="Port on loopback [default: a free one].", min=1, max=65535)
+    ] = None,
+    browser: Annotated[
+        bool, typer.Option(help="Open the page in a browser, where this is a terminal.")
+    ] = True,
+    as_json: Json = False,
+) -> None:
+    """Write a spec on a local page, beside what it would protect, cost and answer: for one user of
+    this machine, until Ctrl-C or an hour without use. Reads no row, spends nothing.
+    """
+    from synthdp.desk.serve import opened
+
+    with opened(spec, port=port) as made:
+        way_in = made.way_in.as_uri()
+        lines = [way_in, "(opens the page, once; Ctrl-C ends it)"]
+        show({"open": way_in}, as_json=as_json, text=lambda: "\n".join(lines))
+        sys.stdout.flush()
+        if browser and sys.stdout.isatty():
+            typer.launch(way_in)  # the file has the token, and no other account may read it
+        made.run()
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,9 @@ class Desk:
         async def look() -> None:
             server.should_exit |= time.monotonic() - last > idle
 
-        app = Guard(_app(self.draft, heard), (b"x-desk", self.token.encode()), (), frozenset(FILES))
+        app = Guard(
+            desk_app(self.draft, heard), (b"x-desk", self.token.encode()), (), frozenset(FILES)
+        )
         config = uvicorn.Config(
             app, access_log=False, lifespan="off", log_level="critical", proxy_headers=False,
             ws="none", server_header=False, timeout_graceful_shutdown=1, callback_notify=look,
@@ -100,7 +102,9 @@ def opened(path: Path, *, port: int | None) -> Iterator[Desk]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _app(draft: Draft, heard: Any) -> Starlette:
+def desk_app(draft: Draft, heard: Any) -> Starlette:
+    """Make the app of a draft: its page, what it shows, and changes; `heard` is called at each."""
+
     def file(request: Request) -> Response:
         return FileResponse(STATIC / FILES[request.url.path], headers=HEADERS)
 

@@ -60,12 +60,12 @@ from synthdp.inference.words import about_figures, listed
 from synthdp.model.visits.effects import (
     EffectRows,
     MeasuredEffect,
-    adjustment,
     apart,
     checked_adjustment,
     effect_rows,
     plain_name,
     shown_valid,
+    visit_adjustment,
 )
 from synthdp.model.visits.fit import Tables
 from synthdp.model.visits.planning import Measured, measured_estimands
@@ -221,7 +221,7 @@ class _Asked:
             names = (rows.treatment, rows.outcome, *source.adjusted)
             if any({*names} <= {*t.columns} for t in source.tables):
                 return self._of(query, rows, source)
-        z = adjustment(self.spec, self.frame, rows) if adjust is None else adjust
+        z = visit_adjustment(self.spec, self.frame, rows) if adjust is None else adjust
         lacking = listed((rows.treatment, rows.outcome, *z))
         held = f", adjust: [{', '.join(z)}]" if adjust is not None else ""
         raise OutputError(

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from synthdp.desk.serve import FILES, STATIC, _app, opened
+from synthdp.desk import FILES, STATIC, desk_app, opened
 from tests.desk.test_draft import CLINIC, ROOT
 from tests.tracking.test_ports import Open, ask
 
@@ -172,7 +172,9 @@ def test_no_route_spends_or_runs(tmp_path: Path) -> None:
     spec = tmp_path / "spec.yaml"
     spec.write_text(CLINIC.read_text())
     with opened(spec, port=None) as desk:
-        routes = {(route.path, *sorted(route.methods)) for route in _app(desk.draft, print).routes}
+        routes = {
+            (route.path, *sorted(route.methods)) for route in desk_app(desk.draft, print).routes
+        }
     assert routes == {
         *((path, "GET", "HEAD") for path in FILES), ("/state", "GET", "HEAD"), ("/change", "POST"),
     }  # fmt: skip
