@@ -51,6 +51,7 @@ TABLE_READERS = {
     "synthdp/bundle/linked.py",
     "synthdp/inference/model_only.py",
     "synthdp/release/job.py",
+    "synthdp/release/prior.py",
     "synthdp/verify/diff.py",
 }
 KEY_HOLDERS = (KERNEL,)

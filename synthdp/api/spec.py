@@ -15,7 +15,7 @@ from synthdp.progress import stage
 if TYPE_CHECKING:
     import pandas as pd
 
-    from synthdp.api.checked import Checked
+    from synthdp.api.drafts import Checked
     from synthdp.ledger.entries import Balance
     from synthdp.spec.model import Column, LinkedSpec, ReleaseSpec
 
@@ -142,7 +142,7 @@ class Spec:
         >>> [p.loc for p in synthdp.Spec.check(text, path="clinic.yaml").mistakes]
         [('columns', 'age', 'lower')]
         """
-        from synthdp.api.checked import check
+        from synthdp.api.drafts import check
 
         return check(text, Path(path))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,30 +20,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from synthdp.audit.folder import MEASUREMENTS, TARGETS, AttackFolder, audit_folder
-from synthdp.audit.mechanisms.calls import (
+from synthdp.audit.folder import MEASUREMENTS, TARGETS, AttackFolder
+from synthdp.audit.mechanisms.calls import Replayed
+from synthdp.audit.mechanisms.canaries import HALF_NOISE
+from synthdp.audit.mechanisms.persons import (
     ALIKE,
     SPREAD,
-    Replayed,
     canaries,
     person_neighbours,
     random_persons,
     read,
 )
-from synthdp.audit.mechanisms.canaries import HALF_NOISE
 from synthdp.audit.mechanisms.replay import merged, replay
 from synthdp.audit.membership import Board, attack_facts, attack_shadows, two_worlds
-from synthdp.audit.plan import (
-    PAIRS,
-    Rows,
-    at_rows,
-    check_covers,
-    confirmed,
-    record_of,
-    write_record,
-)
+from synthdp.audit.plan import Rows, at_rows, confirmed, record_of
 from synthdp.audit.shadow_models import with_positions
-from synthdp.bundle.audit_record import CONFIDENTIAL_FILE, PUBLIC_FILE, Audit, AuditRecord
+from synthdp.bundle.audit_record import Audit, AuditRecord
 from synthdp.bundle.content import MODEL_FILES
 from synthdp.bundle.linked import checked_linked, persons_of
 from synthdp.data.domain import Domain
@@ -52,8 +44,7 @@ from synthdp.data.visits import Views, VisitFrame, written
 from synthdp.model.visits.draw import trajectories
 from synthdp.model.visits.fit import fit, look_groups
 from synthdp.model.visits.laws import VisitModel, bare
-from synthdp.model.visits.planning import estimand_looks, plan_linked
-from synthdp.model.visits.predict import stand_in_pairs
+from synthdp.model.visits.planning import estimand_looks, plan_linked, stand_in_pairs
 from synthdp.privacy.events.kinds import event_to_json
 from synthdp.privacy.linked import LinkedTable, fit_linked, in_views, read_linked
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals, NoisyTable
@@ -63,7 +54,6 @@ from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.session import Rehearsal
 from synthdp.progress import Advance, advance, stage
 from synthdp.spec.model import DeclaredRows, LinkedSpec
-from synthdp.verify.checks import verify_bundle
 from synthdp_attacks import (
     Claim,
     MembershipReport,
@@ -93,7 +83,7 @@ class PersonRows:
     @property
     def looks(self) -> dict[str, OnView[Any]]:
         """The planned looks, by purpose."""
-        return {p: look for p, look in self.plan.linked.items() if isinstance(look, OnView)}
+        return dict(self.plan.linked)
 
     @cached_property
     def domains(self) -> dict[str, Domain]:
@@ -387,77 +377,62 @@ class CanaryGame:
 # --- `synthdp audit` of a spec, or a bundle, of linked tables ---
 
 
-def audit_linked(
-    spec: LinkedSpec, spec_path: Path, *, rows: Rows, out: Path | None = None, pairs: int = PAIRS
-) -> tuple[AuditRecord, Path]:
-    """Audit the plan of a spec, as `plan.audit` does that of one table; the twin is of uniform
-    levels.
+@dataclass(frozen=True)
+class LinkedAuditJob:
+    """As `plan.AuditJob`; the twin of a spec is of uniform levels."""
 
-    Raises:
-        SynthdpError: any mistake that the user can mend.
-    """
-    out = out or Path("releases") / spec.dataset.id
-    frame = VisitFrame.from_spec(spec)
-    with audit_folder(out, rows) as folder:
-        record, look = _replayed(spec, folder, rows, pairs=pairs)
-        if rows == "simulated":
-            persons = spec.attacks.membership.rows
-            record = look(read(frame, random_persons(frame, persons, folder.coins("twin"))))
-        elif rows == "real":
-            place = spec_path.resolve().parent
-            streams = Streams.fresh()
-            record = at_rows(
-                read_linked(spec, frame, folder=place, holdout=0.0, streams=streams), look
-            )
-        return record, write_record(
-            record, out / (CONFIDENTIAL_FILE if rows == "real" else PUBLIC_FILE)
+    spec: LinkedSpec
+    frame: VisitFrame
+    plan: ReleasePlan
+    out: Path
+
+    @classmethod
+    def of(cls, spec: LinkedSpec, out: Path) -> LinkedAuditJob:
+        """The audit of a spec's plan."""
+        frame = VisitFrame.from_spec(spec)
+        return cls(spec, frame, plan_linked(spec, frame), out)
+
+    def replayed(self, rows: Rows, *, pairs: int) -> AuditRecord:
+        """The replay; `rows` says what the other audits will be made on."""
+        with stage("replay the mechanisms"):
+            replayed = replay_persons(self.spec, self.plan, random_pairs=pairs, progress=advance)
+        return record_of(self.plan, rows, replayed)
+
+    def on_twin(self, record: AuditRecord, kept: AttackFolder, bundle: Path | None) -> AuditRecord:
+        """With the audits that need persons, on those of a bundle's model, if there is one."""
+        persons, rng = self.spec.attacks.membership.rows, kept.coins("twin")
+        if bundle is None:
+            twin = read(self.frame, random_persons(self.frame, persons, rng))
+        else:
+            model = checked_linked(bundle, MODEL_FILES).model
+            twin = drawn_persons(self.spec, model, persons, rng)
+        return self._with_persons(record, kept, twin)
+
+    def on_real(
+        self, record: AuditRecord, kept: AttackFolder, folder: Path, given: Any
+    ) -> AuditRecord:
+        """With the audits that need persons, on those of the sources, whose paths start at
+        `folder`.
+        """
+        streams = Streams.fresh()
+        private = read_linked(
+            self.spec, self.frame, folder=folder, holdout=0.0, streams=streams, given=given
         )
+        found: AuditRecord = at_rows(private, lambda own: self._with_persons(record, kept, own))
+        return found
 
-
-def audit_linked_bundle(
-    bundle: Path, *, replay_only: bool, out: Path | None = None, pairs: int = PAIRS
-) -> tuple[AuditRecord, Path]:
-    """Audit a bundle, as `plan.audit_bundle` does that of one table, on persons of its model.
-
-    Raises:
-        VerifyError: it is no bundle, or not what it claims to be.
-        OutputError: this version of the program plans other spends than were charged.
-    """
-    with stage("verify"):
-        verify_bundle(bundle)
-    stated = checked_linked(bundle, MODEL_FILES)
-    spec = stated.linked
-    out = out or Path("audits") / spec.dataset.id
-    with audit_folder(out, "bundle") as folder:
-        record, look = _replayed(spec, folder, "none" if replay_only else "simulated", pairs=pairs)
-        check_covers(record, bundle)
-        if not replay_only:
-            persons, rng = spec.attacks.membership.rows, folder.coins("twin")
-            record = look(drawn_persons(spec, stated.model, persons, rng))
-        return record, write_record(record, out / PUBLIC_FILE)
-
-
-def _replayed(
-    spec: LinkedSpec, folder: AttackFolder, rows: Rows, *, pairs: int
-) -> tuple[AuditRecord, Callable[[LinkedTable], AuditRecord]]:
-    """The record of the replay of a plan, and what adds to it the audits that need persons."""
-    plan = plan_linked(spec, VisitFrame.from_spec(spec))
-    with stage("replay the mechanisms"):
-        replayed = replay_persons(spec, plan, random_pairs=pairs, progress=advance)
-    record = record_of(plan, rows, replayed)
-
-    def look(table: LinkedTable) -> AuditRecord:
+    def _with_persons(
+        self, record: AuditRecord, kept: AttackFolder, table: LinkedTable
+    ) -> AuditRecord:
+        spec, settings = self.spec, self.spec.attacks.membership
         with stage("plant canaries"):
-            games = [CanaryGame.of(c, spec, plan, table) for c in (ALIKE, SPREAD)]
+            games = [CanaryGame.of(c, spec, self.plan, table) for c in (ALIKE, SPREAD)]
             audits = tuple(confirmed(partial(g.audit, progress=advance)) for g in games)
-        found = record.model_copy(update={"audits": audits})
-        settings = spec.attacks.membership
+        record = record.model_copy(update={"audits": audits})
         if not settings.enabled:
-            return found
+            return record
         with stage("membership attack"):
-            report = attack_persons(table, spec, folder=folder.path, progress=advance)
+            report = attack_persons(table, spec, folder=kept.path, progress=advance)
             unit = spec.dataset.privacy_unit.meaning
             attack = attack_facts(report, pairs=settings.pairs, unit=unit)
-        return found.model_copy(update={"membership": attack})
-
-    return record, look
+        return record.model_copy(update={"membership": attack})

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -60,10 +60,13 @@ from synthdp.privacy.session import inspect
 from synthdp.privacy.source import read_private
 from synthdp.privacy.table import Table
 from synthdp.progress import advance, stage
-from synthdp.spec.load.loader import load_spec, parse_spec
-from synthdp.spec.model import IdUnit, ReleaseSpec
+from synthdp.spec.load.loader import own_text, parse_any
+from synthdp.spec.model import IdUnit, LinkedSpec, ReleaseSpec
 from synthdp.verify.checks import verify_bundle
 from synthdp.verify.rows import noise_of
+
+if TYPE_CHECKING:
+    from synthdp.audit.linked import LinkedAuditJob
 
 T = TypeVar("T")
 Rows = Literal["none", "simulated", "real"]
@@ -111,6 +114,47 @@ class AuditJob:
         module.linear.reset(torch.Generator().manual_seed(0))
         return module
 
+    def replayed(self, rows: Rows, *, pairs: int) -> AuditRecord:
+        """The replay, on constructed tables; `rows` says what the other audits will be made on."""
+        with stage("replay the mechanisms"):
+            replayed = replay_plan(
+                self.plan, self.domain, module=self.network, random_pairs=pairs, progress=advance
+            )
+        miss = [s.mechanism.name for s in self.plan.spends if s.purpose != TRAIN]
+        missed = {"replay_only": tuple(miss) if rows != "none" else ()}
+        return record_of(self.plan, rows, replayed).model_copy(update=missed)
+
+    def on_twin(self, record: AuditRecord, kept: AttackFolder, bundle: Path | None) -> AuditRecord:
+        """With the audits that need rows, on those of a bundle's model, if there is one."""
+        twin = simulated_twin(self.spec, self.domain, bundle=bundle, rng=kept.coins("twin"))
+        return with_rows(self, record, twin, kept, twin_units(self.spec, twin))
+
+    def on_real(
+        self, record: AuditRecord, kept: AttackFolder, folder: Path, given: Private[Any] | None
+    ) -> AuditRecord:
+        """With the audits that need rows, on those of the source, whose paths start at `folder`:
+        confidential, for the steward.
+        """
+        attacked = self.spec.attacks.membership.enabled  # else no one asks whose the rows are
+        return on_real_rows(
+            lambda table: with_rows(
+                self, record, table.fit_codes, kept, table.fit_units if attacked else None
+            ),
+            self.spec,
+            spec_folder=folder,
+            coins=kept.coins("rows of a unit"),
+            given=given,
+        )
+
+
+def _job(spec: ReleaseSpec | LinkedSpec, out: Path) -> AuditJob | LinkedAuditJob:
+    if not isinstance(spec, LinkedSpec):
+        domain = Domain.from_spec(spec.columns)
+        return AuditJob(spec, domain, plan_for(spec, domain), out)
+    from synthdp.audit.linked import LinkedAuditJob
+
+    return LinkedAuditJob.of(spec, out)
+
 
 def audit(
     spec_path: Path,
@@ -138,46 +182,19 @@ def audit(
         SynthdpError: any mistake that the user can mend.
     """
     with stage("plan"):
-        if text is None:
-            spec = load_spec(spec_path, lists=True)
-        else:
-            spec = parse_spec(text, path=str(spec_path))
-        domain, out = Domain.from_spec(spec.columns), out or Path("releases") / spec.dataset.id
-        job = AuditJob(spec, domain, plan_for(spec, domain), out)
+        text = own_text(spec_path) if text is None else text
+        spec = parse_any(text, path=str(spec_path))
+        job = _job(spec, out or Path("releases") / spec.dataset.id)
     with audit_folder(job.out, rows) as folder:
-        record = without_rows(job, rows, pairs=pairs)
+        record = job.replayed(rows, pairs=pairs)
         if rows == "simulated":
             released = job.out / "bundle"
-            bundle = released if (released / MODEL_FILE).exists() else None
-            twin = simulated_twin(spec, domain, bundle=bundle, rng=folder.coins("twin"))
-            record = with_rows(job, record, twin, folder, twin_units(spec, twin))
+            made = isinstance(job, AuditJob) and (released / MODEL_FILE).exists()
+            record = job.on_twin(record, folder, released if made else None)
         if rows == "real":
-            record = _with_real_rows(
-                job, record, folder, spec_folder=spec_path.resolve().parent, given=given
-            )
+            record = job.on_real(record, folder, spec_path.resolve().parent, given)
         name = CONFIDENTIAL_FILE if rows == "real" else PUBLIC_FILE
         return record, write_record(record, job.out / name)
-
-
-def _with_real_rows(
-    job: AuditJob,
-    record: AuditRecord,
-    folder: AttackFolder,
-    *,
-    spec_folder: Path,
-    given: Private[pd.DataFrame] | None,
-) -> AuditRecord:
-    """`record` with the audits on the rows of the source: confidential, for the steward."""
-    attacked = job.spec.attacks.membership.enabled  # else no one asks whose the rows are
-    return on_real_rows(
-        lambda table: with_rows(
-            job, record, table.fit_codes, folder, table.fit_units if attacked else None
-        ),
-        job.spec,
-        spec_folder=spec_folder,
-        coins=folder.coins("rows of a unit"),
-        given=given,
-    )
 
 
 def on_real_rows(
@@ -228,18 +245,6 @@ def write_record(record: AuditRecord, path: Path) -> Path:
     else:
         path.write_text(text, encoding="utf-8")
     return path
-
-
-def without_rows(job: AuditJob, rows: Rows, *, pairs: int) -> AuditRecord:
-    """The replay, on constructed tables; `rows` says what the other audits will be made on."""
-    with stage("replay the mechanisms"):
-        replayed = replay_plan(
-            job.plan, job.domain, module=job.network, random_pairs=pairs, progress=advance
-        )
-    canaries_miss = [s.mechanism.name for s in job.plan.spends if s.purpose != TRAIN]
-    record = record_of(job.plan, rows, replayed)
-    missed = {"replay_only": tuple(canaries_miss) if rows != "none" else ()}
-    return record.model_copy(update=missed)
 
 
 def record_of(plan: ReleasePlan, rows: Rows, replayed: Replayed) -> AuditRecord:
@@ -346,17 +351,16 @@ def audit_bundle(
     with stage("verify"):
         verify_bundle(folder)
     with stage("plan"):
-        spec = load_spec(folder / "spec.yaml")
-        domain, out = Domain.from_spec(spec.columns), out or Path("audits") / spec.dataset.id
-        job = AuditJob(spec, domain, plan_for(spec, domain), out)
+        spec = parse_any(read_text(folder / "spec.yaml"), path="spec.yaml")
+        job = _job(spec, out or Path("audits") / spec.dataset.id)
     with audit_folder(job.out, "bundle") as kept:
-        record = without_rows(job, "none" if replay_only else "simulated", pairs=pairs)
+        record = job.replayed("none" if replay_only else "simulated", pairs=pairs)
         check_covers(record, folder)
-        tables = noise_of(read_tables(folder), false_alarms=FALSE_ALARMS)
-        record = record.model_copy(update={"tables": tables})
+        if isinstance(job, AuditJob):  # of linked tables each counts other rows
+            tables = noise_of(read_tables(folder), false_alarms=FALSE_ALARMS)
+            record = record.model_copy(update={"tables": tables})
         if not replay_only:
-            twin = simulated_twin(spec, domain, bundle=folder, rng=kept.coins("twin"))
-            record = with_rows(job, record, twin, kept, twin_units(spec, twin))
+            record = job.on_twin(record, kept, folder)
         return record, write_record(record, job.out / PUBLIC_FILE)
 
 

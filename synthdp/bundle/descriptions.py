@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from itertools import combinations
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import yaml
@@ -66,12 +66,11 @@ from synthdp.spec.model import (
     Signing,
     Source,
     SqlSource,
-    Waves,
 )
 from synthdp.spec.writing import yaml_text
 
 DATACARD = "DATACARD.md"
-AnySpec = TypeVar("AnySpec", ReleaseSpec, LinkedSpec)
+AnySpec = TypeVar("AnySpec", bound=ReleaseSpec | LinkedSpec)
 
 
 def datacard(
@@ -90,6 +89,8 @@ def datacard(
     """
     order = list(spec.modelled)
     sets = {frozenset(t.columns) for t in tables if len(t.columns) > 1}
+    both = {pair for p in found if p.sound for pair in (p.names, p.names[::-1])}
+    sound = ((name, [other for other in order if (name, other) in both]) for name in order)
     publication = spec.publication
     curators = publication.curators if publication is not None else ()
     return template("datacard.md.j2").render(
@@ -100,7 +101,7 @@ def datacard(
         sets=sorted(sorted(s, key=order.index) for s in sets),
         most_sets=40,
         measured=len(pairs_counted(tables)),
-        sound=_partners(order, [pair.names for pair in found if pair.sound]),
+        sound=[(name, partners) for name, partners in sound if partners],
         unsound=sum(not pair.sound for pair in found),
         pairs=len(order) * (len(order) - 1) // 2,
         links=arrows_text(strengths),
@@ -125,15 +126,6 @@ def datacard(
 def pairs_counted(tables: Sequence[NoisyTable]) -> set[frozenset[str]]:
     """The pairs of columns that some table has together."""
     return {frozenset(pair) for table in tables for pair in combinations(table.columns, 2)}
-
-
-def _partners(
-    order: Sequence[str], pairs: Sequence[tuple[str, str]]
-) -> list[tuple[str, list[str]]]:
-    """Each column that has any, with those that it is a pair with."""
-    both = {*pairs, *((b, a) for a, b in pairs)}
-    found = ((name, [other for other in order if (name, other) in both]) for name in order)
-    return [(name, partners) for name, partners in found if partners]
 
 
 def readme_facts(spec: ReleaseSpec, certificate: Certificate, day: str) -> dict[str, Any]:
@@ -178,38 +170,24 @@ def public_spec(spec: AnySpec) -> AnySpec:
         "tracking": spec.tracking.model_copy(update={"uri": None}),
         "signing": Signing(),
     }
+    drawn: dict[str, int]
     if isinstance(spec, LinkedSpec):
         tables = {name: _shown_source(table) for name, table in spec.dataset.tables.items()}
+        shown |= {"dataset": spec.dataset.model_copy(update={"tables": tables})}
+        shown |= {"compute": Compute()}
         drawn = {"persons": spec.sampling.persons or spec.dataset.persons.rows.value}
-        return spec.model_copy(
-            update=shown
-            | {
-                "dataset": spec.dataset.model_copy(update={"tables": tables}),
-                "sampling": spec.sampling.model_copy(update=drawn),
-                "compute": Compute(),
-            }
-        )
-    if (prior := spec.prior) is not None:
-        name = {"source" if prior.source else "bundle": prior.name}
-        shown["prior"] = prior.model_copy(update=name)
-    drawn = {"rows": spec.sampling.rows or spec.dataset.rows.value}
-    return spec.model_copy(
-        update=shown
-        | {
-            "dataset": _shown_source(spec.dataset),
-            "sampling": spec.sampling.model_copy(update=drawn),
-            "compute": Compute(device=spec.compute.device),
-            "waves": shown_waves(spec.waves),
-        }
-    )
-
-
-def shown_waves(waves: Waves | None) -> Waves | None:
-    """Waves without what `public_spec` leaves out."""
-    if waves is None or waves.after is None:
-        return waves
-    after = waves.after.model_copy(update={"bundle": WITHHELD})
-    return waves.model_copy(update={"after": after})
+    else:
+        shown |= {"dataset": _shown_source(spec.dataset)}
+        shown |= {"compute": Compute(device=spec.compute.device)}
+        if (prior := spec.prior) is not None:
+            name = {"source" if prior.source else "bundle": prior.name}
+            shown |= {"prior": prior.model_copy(update=name)}
+        if (waves := spec.waves) is not None and waves.after is not None:
+            after = waves.after.model_copy(update={"bundle": WITHHELD})
+            shown |= {"waves": waves.model_copy(update={"after": after})}
+        drawn = {"rows": spec.sampling.rows or spec.dataset.rows.value}
+    shown |= {"sampling": spec.sampling.model_copy(update=drawn)}
+    return cast("AnySpec", spec.model_copy(update=shown))
 
 
 def _shown_source(table: Any) -> Any:

@@ -19,12 +19,7 @@ import pandas as pd
 
 from synthdp.bundle.certificate import Certificate, certify
 from synthdp.bundle.content import MAX_ROWS, Bundle, is_linked
-from synthdp.bundle.noisy_values import (
-    MARGINALS,
-    sums_from_json,
-    table_from_json,
-    tables_json,
-)
+from synthdp.bundle.noisy_values import MARGINALS, sums_from_json, table_from_json, tables_json
 from synthdp.bundle.table_files import typed_frame
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
@@ -46,9 +41,8 @@ from synthdp.errors import OutputError, VerifyError
 from synthdp.evaluate.visits import Compared, VisitScore, noise_of, score_of, visit_scores
 from synthdp.files import check_sums, parse_json, read_text
 from synthdp.graph.level_groups import on_groups
-from synthdp.model.visits import store
 from synthdp.model.visits.fit import Chosen, Looks, Tables, level_starts, measure
-from synthdp.model.visits.laws import VisitModel, groups_of_views
+from synthdp.model.visits.laws import VisitModel, groups_of_views, load_visits
 from synthdp.model.visits.planning import VisitArrows, person_sums, plan_linked
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals, NoisyTable
@@ -101,7 +95,9 @@ def as_one(spec: LinkedSpec) -> ReleaseSpec:
     """What parts for one table ask of a spec: its row is the person, and its columns are all."""
     data = spec.dataset
     told = {name: getattr(data, name) for name in type(data).model_fields if name != "tables"}
-    rules = (r if isinstance(r, str) else f"{k}: {v}" for r in spec.constraints for k, v in _of(r))
+    rules = list[str]()
+    for rule in spec.constraints:
+        rules += [rule] if isinstance(rule, str) else [f"{k}: {v}" for k, v in rule.items()]
     out = spec.evaluation.held_out
     return ReleaseSpec.model_construct(
         synthdp=1,
@@ -134,10 +130,6 @@ def own_as_one(path: Path) -> ReleaseSpec:
     """A steward's own spec, of linked tables `as_one`; raises as `load_spec`."""
     spec = own_spec(path)
     return as_one(spec) if isinstance(spec, LinkedSpec) else spec
-
-
-def _of(rule: str | Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    yield from [("", rule)] if isinstance(rule, str) else rule.items()
 
 
 def written_columns(spec: LinkedSpec) -> dict[str, dict[str, Column]]:
@@ -204,7 +196,6 @@ def linked_tables_json(
     told = []
     for purpose, own in tables.items():
         look = plan.linked[purpose]
-        assert isinstance(look, OnView)
         about: dict[str, Any] = {"purpose": purpose, "view": look.view, "law": LAWS[look.view]}
         about |= {"rows_of_a_person": look.rows}
         told += [about | stated for stated in tables_json(own)["tables"]]
@@ -322,7 +313,6 @@ def expected_noise(spec: LinkedSpec, plan: ReleasePlan) -> dict[str, float]:
         if spec.graph.mode == "predict" and purpose.startswith(ESTIMAND):
             continue
         look = plan.linked[purpose]
-        assert isinstance(look, OnView)
         for table in tables:
             name = score_of(frame, look.view, table.columns)
             groups.setdefault(name or "", []).append((table.counts.size, table.sigma))
@@ -462,7 +452,7 @@ class LinkedBundle(Bundle):
         Raises:
             VerifyError: it is damaged.
         """
-        return store.load(self.folder, self.frame)
+        return load_visits(self.folder, self.frame)
 
     @cached_property
     def views(self) -> Views:

@@ -68,9 +68,8 @@ from synthdp.files import read_text
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.picture import arrows
 from synthdp.ledger.entries import balance_at_reservation
-from synthdp.model.visits import store
 from synthdp.model.visits.fit import FittedVisits
-from synthdp.model.visits.laws import VisitModel
+from synthdp.model.visits.laws import VisitModel, save_visits
 from synthdp.model.visits.planning import END_NUMBERS, STEP_PAIRS, plan_linked
 from synthdp.privacy.mechanisms.sums import NoisyProducts
 from synthdp.privacy.plan import MOMENTS, ReleasePlan
@@ -269,15 +268,11 @@ def visit_content(b: LinkedBundle) -> VisitContent:
     )
 
 
-def _said(files: str) -> str:
-    return f"does not say what {files} say"
-
-
 LINKED_DERIVED: Mapping[str, Derived] = {
     "privacy/certificate.md": DERIVED["privacy/certificate.md"],
-    "README.md": Derived(_readme, _said("spec.yaml and privacy/certificate.json")),
+    "README.md": Derived(_readme, DERIVED["README.md"].wrong),
     "PEOPLE.md": DERIVED["PEOPLE.md"],
-    DATACARD: Derived(_datacard, _said("spec.yaml and privacy/certificate.json")),
+    DATACARD: Derived(_datacard, DERIVED["README.md"].wrong),
     **{name: DERIVED[name] for name in (EFFECTS, "privacy/profile.svg", DEPLOYMENT)},
     "graph.json": Derived(
         lambda b: as_json(graph_json(b)), "is not the graph of spec.yaml and marginals.json"
@@ -381,7 +376,7 @@ def write_linked(
         for (name, (csv, parquet)), frame in tables:
             write_csv(frame, columns[name], draft / csv)
             write_parquet(draft / csv, columns[name], draft / parquet)
-        store.save(fitted.model.value, draft)
+        save_visits(fitted.model.value, draft)
         bundle = LinkedBundle(draft, as_one(spec), facts, entries[-1].at[:10], spec)
         write_texts(bundle, LINKED_DERIVED, entries, balance, stated)
         check(bundle)

@@ -104,11 +104,6 @@ def _datacard(b: Bundle) -> str:
     return datacard(b.spec, b.certificate, b.graph, b.tables, strengths, pairs, day=b.day)
 
 
-def _deployment(b: Bundle) -> str | None:
-    record = deployment_record(b.spec, b.certificate, day=b.day)
-    return None if record is None else deployment_yaml(record)
-
-
 DERIVED: dict[str, Derived] = {
     "privacy/certificate.md": Derived(
         lambda b: render(b.certificate), "does not say what privacy/certificate.json says"
@@ -135,7 +130,12 @@ DERIVED: dict[str, Derived] = {
         lambda b: profile_svg(b.profile, b.certificate), "does not show privacy/profile.json"
     ),
     DEPLOYMENT: Derived(
-        _deployment, "does not say what spec.yaml and privacy/certificate.json say"
+        lambda b: (
+            None
+            if (record := deployment_record(b.spec, b.certificate, day=b.day)) is None
+            else deployment_yaml(record)
+        ),
+        "does not say what spec.yaml and privacy/certificate.json say",
     ),
     "graph.svg": Derived(
         lambda b: b.graph.to_svg(title=graph_title(b.spec)), "does not show graph.json"

@@ -17,12 +17,11 @@ import typer
 
 from synthdp import __version__
 from synthdp.cli.bundle import answer, copies, effect, export, index, sample, show_pair
-from synthdp.cli.desk import desk
 from synthdp.cli.graph import graph_app
 from synthdp.cli.options import Commands, begin, say, show_error, shown, terminable
 from synthdp.cli.plan import attack, budget, plan, release, resume, study, watch
 from synthdp.cli.review import review_app
-from synthdp.cli.spec import init, inspect, schema, validate
+from synthdp.cli.spec import desk, init, inspect, schema, validate
 from synthdp.errors import BUDGET, StoppedError, SynthdpError, budget_note, error_json, withheld
 
 app = typer.Typer(

@@ -17,7 +17,7 @@ from synthdp.cli.options import Json, Out, SpecArgument, show, working, write_fi
 from synthdp.errors import BudgetError, OutputError, SpecError
 
 if TYPE_CHECKING:
-    from synthdp.api.checked import Checked
+    from synthdp.api.drafts import Checked
 
 
 def plan(
@@ -79,7 +79,7 @@ def watch(
     """Check a spec and tell what its release would come to, at once and after each save, until
     Ctrl-C: mistakes with line and column, warnings, and the plan. Reads no row, spends nothing.
     """
-    from synthdp.api.checked import check
+    from synthdp.api.drafts import check
     from synthdp.spec.load.loader import own_text
 
     epsilons, told, before = [] if what_if is None else _epsilons(what_if, "--what-if"), None, None

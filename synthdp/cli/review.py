@@ -49,7 +49,6 @@ from synthdp.spec.model import LinkedSpec, ReleaseSpec, Signing
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-    from synthdp.bundle.audit_record import AuditRecord
 
 review_app = typer.Typer(rich_markup_mode="markdown")
 
@@ -217,6 +216,8 @@ def audit(
     """
     from synthdp.api.text import audit_text
     from synthdp.audit import plan
+    from synthdp.bundle.content import is_linked
+    from synthdp.spec.load.loader import linked_in, own_text
 
     if runs is not None:
         raise OutputError(
@@ -232,30 +233,16 @@ def audit(
     rows: Literal["none", "simulated", "real"] = "simulated" if simulated else "real"
     of_bundle = what.is_dir()
     with working():
-        record, path, two = _audited(what, "none" if replay else rows, of_bundle, out)
+        two = is_linked(what) if of_bundle else bool(linked_in(own_text(what), path=str(what)))
+        if of_bundle:
+            record, path = plan.audit_bundle(what, replay_only=replay, out=out)
+        else:
+            record, path = plan.audit(what, rows="none" if replay else rows, out=out)
     not_audited = {"not_audited": plan.NEEDS_ROWS} if of_bundle else {}
     facts = record.model_dump() | {"record": str(path)} | not_audited
     text = audit_text(record, path, published=not two)
     show(facts, as_json=as_json, text=lambda: "\n".join([text, *not_audited.values()]))
     plan.check_unrefuted(record, hint=plan.DO_NOT_USE if of_bundle else plan.DO_NOT_RELEASE)
-
-
-def _audited(
-    what: Path, rows: Literal["none", "simulated", "real"], of_bundle: bool, out: Path | None
-) -> tuple[AuditRecord, Path, bool]:
-    """The record of an audit, its file, and whether it is of linked tables."""
-    from synthdp.audit import linked, plan
-    from synthdp.bundle.content import is_linked
-    from synthdp.spec.load.loader import linked_in, own_text
-
-    if of_bundle:
-        two = is_linked(what)
-        audited = linked.audit_linked_bundle if two else plan.audit_bundle
-        return (*audited(what, replay_only=rows == "none", out=out), two)
-    spec = linked_in(own_text(what), path=str(what))
-    if spec is not None:
-        return (*linked.audit_linked(spec, what, rows=rows, out=out), True)
-    return (*plan.audit(what, rows=rows, out=out), False)
 
 
 @review_app.command(**shown("doctor"))

@@ -1,4 +1,4 @@
-"""Commands on a spec before a release: `validate`, `schema`, `init`, `inspect`.
+"""Commands on a spec before a release: `validate`, `schema`, `init`, `inspect`, `desk`.
 
 `inspect`, and `init --private`, read rows; nothing else here does.
 """
@@ -16,7 +16,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from synthdp.cli.options import Json, SpecArgument, say, show, working, write_file
+from synthdp.cli.options import (
+    Browser,
+    Json,
+    LedgerOfRun,
+    Port,
+    SpecArgument,
+    say,
+    show,
+    working,
+    write_file,
+)
 from synthdp.errors import BudgetError, OutputError, SpecError, disk_errors
 from synthdp.spec.load.wording import many, up
 
@@ -364,6 +374,31 @@ def misfits_text(found: Sequence[Misfit]) -> str:
         examples = ", ".join(f"{value} ({rows:,})" for value, rows in m.examples)
         rows.append((m.column, m.kind, f"{m.rows:,}", KINDS[m.kind], examples)[:shown])
     return render(Rows(head[:shown], rows, numbers=[2]))
+
+
+def desk(
+    what: Annotated[
+        Path, typer.Argument(metavar="SPEC|OUT", help="A spec, or a release's output folder.")
+    ],
+    port: Port = None,
+    browser: Browser = True,
+    ledger: LedgerOfRun = None,
+    as_json: Json = False,
+) -> None:
+    """Write a spec on a local page, beside what it would protect, cost and answer; or decide on a
+    finished release. For one user of this machine, until Ctrl-C or an hour without use. Reads no
+    row, spends nothing.
+    """
+    from synthdp.desk.serve import opened
+
+    with opened(what, port=port, ledger=ledger) as made:
+        way_in = made.way_in.as_uri()
+        text = f"{way_in}\n(opens the page, once; Ctrl-C ends it)"
+        show({"open": way_in}, as_json=as_json, text=lambda: text)
+        sys.stdout.flush()
+        if browser and sys.stdout.isatty():
+            typer.launch(way_in)  # the file has the token, and no other account may read it
+        made.run()
 
 
 # --- private init ---

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from synthdp.api import drafts
-from synthdp.api.checked import Checked, check
+from synthdp.api.drafts import Checked, check
 from synthdp.errors import BoundaryError, OutputError, SynthdpError, withheld
 
 CHANGED = "the file was changed by another program; nothing was written"

@@ -75,7 +75,7 @@ class Desk:
             server.should_exit |= time.monotonic() - last > idle
 
         public = {*FILES}
-        app = _app(self.side, self.of, heard, public)
+        app = desk_app(self.side, self.of, heard, public)
         guarded = Guard(app, (b"x-desk", self.token.encode()), (), public)
         config = uvicorn.Config(
             guarded, access_log=False, lifespan="off", log_level="critical", proxy_headers=False,
@@ -113,7 +113,9 @@ def opened(path: Path, *, port: int | None, ledger: str | None = None) -> Iterat
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _app(side: Any, of: Any, heard: Any, public: set[str]) -> Starlette:
+def desk_app(side: Any, of: Any, heard: Any, public: set[str]) -> Starlette:
+    """Make the app of a draft or a case: its page, what it shows, and changes."""
+
     def file(request: Request) -> Response:
         return FileResponse(STATIC / FILES[request.url.path], headers=HEADERS)
 

@@ -19,11 +19,7 @@ from synthdp.errors import SynthdpError
 from synthdp.graph import validation
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.discovery import KnownTables, Releaser, algorithm_named
-from synthdp.graph.discovery.measuring import (
-    SCREEN,
-    measure_round,
-    spends_without_screen,
-)
+from synthdp.graph.discovery.measuring import SCREEN, measure_round, spends_without_screen
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.predict import pair_tables, predict, prediction_rounds

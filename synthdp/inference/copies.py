@@ -56,7 +56,6 @@ from synthdp.spec.model import Column, ReleaseSpec
 if TYPE_CHECKING:
     import pandas as pd
 
-
 Floats = npt.NDArray[np.float64]
 
 
@@ -136,8 +135,6 @@ def copies_of(
         )
     rng = fresh_generator() if seed is None else np.random.default_rng(seed)
     if is_linked(bundle):
-        from synthdp.inference.visits import VisitQuestions
-
         return copies_of_visits(VisitQuestions(bundle), m, columns=columns, rows=rows, rng=rng)
     check_sums(bundle, ("spec.yaml", MARGINALS))
     spec = load_spec(bundle / "spec.yaml")
@@ -146,18 +143,32 @@ def copies_of(
     names = _chosen(domain, law, columns)
     known = measured(law.tables, law.groups.domain, names, grouped=True)
     posterior = posterior_of(known, bundle, per_unit=spec.dataset.privacy_unit.max_rows)
-    laws, refused = drawn_laws(posterior, m, rng)
-    rows, grouped = rows_of_each(posterior, rows), {*names} & law.groups.starts.keys()
-    said = {"copies": m, "rows": rows, "draws_refused": refused}
-    said |= statement(posterior, spec)
+    grouped = {*names} & law.groups.starts.keys()
     inside = {name: law.margins[domain.index(name)] for name in grouped}
-    return Copies(said, {n: spec.columns[n] for n in names}, laws, rows, law.groups, inside, rng)
+    own = {n: spec.columns[n] for n in names}
+    return _drawn(posterior, m, rows, rng, spec, own, law.groups, inside)
 
 
-def rows_of_each(posterior: Posterior, asked: int | None) -> int:
-    """The rows of a copy: the fewer, the wider is the interval of few copies."""
+def _drawn(
+    posterior: Posterior,
+    m: int,
+    rows: int | None,
+    rng: np.random.Generator,
+    spec: ReleaseSpec,
+    columns: dict[str, Column],
+    groups: LevelGroups,
+    inside: Mapping[str, Floats],
+    **law: str,
+) -> Copies:
+    """Copies of what tables say of some columns: the fewer rows, the wider is the interval of few
+    copies.
+    """
+    laws, refused = drawn_laws(posterior, m, rng)
     counted = posterior.rows
-    return asked or max(round(min(5 * counted, 200_000)), round(counted))
+    rows = rows or max(round(min(5 * counted, 200_000)), round(counted))
+    said = {"copies": m, "rows": rows, "draws_refused": refused, **law}
+    said |= statement(posterior, spec, [*columns] if law else None)
+    return Copies(said, columns, laws, rows, groups, inside, rng)
 
 
 def _chosen(domain: Domain, law: LevelLaw, columns: Sequence[str] | None) -> tuple[str, ...]:
@@ -427,19 +438,45 @@ def copies_of_visits(
         VerifyError: a file was changed, or cannot be read, or the tables do not agree.
     """
     kind, named = _kind(asked, columns)
-    known, domain = _known(kind, named), _domain(kind, named)
-    posterior = posterior_of(known, asked.bundle, per_unit=kind.most)
-    laws, refused = drawn_laws(posterior, m, rng)
-    count = rows_of_each(posterior, rows)
-    said: dict[str, Any] = {"copies": m, "rows": count, "draws_refused": refused, "law": kind.law}
-    said |= statement(posterior, asked.stated.spec, [*named])
-    said["about"] = [*_about_visits(kind), *said["about"]]
-    inside = _inside(asked, domain, named) if domain.starts else {}
+    own, groups = [*named.values()], groups_of([*kind.tables, *kind.later], kind.domain)
+    check_size(len(own), groups.coarse.cells(own))
+    known = (
+        kind.both(own)
+        if kind.later
+        else measured(kind.tables, kind.domain, own, grouped=True, groups=groups)
+    )
+    shown = (replace(c, name=n) for c, n in zip(known.columns, named, strict=True))
+    posterior = posterior_of(
+        Measured(tuple(shown), known.margins), asked.bundle, per_unit=kind.most
+    )
+    domain = Domain(tuple(replace(kind.domain[n], name=shown) for shown, n in named.items()))
+    starts = {shown: groups.starts[n] for shown, n in named.items() if n in groups.starts}
+    frame, inside = asked.stated.frame, dict[str, Floats]()
+    if starts:
+        laws = level_laws(frame, asked.stated.measured)
+        inside = {n: laws[bare(frame, named[n])][1][: domain[n].levels] for n in starts}
+    found = _drawn(
+        *(posterior, m, rows, rng, asked.stated.spec),
+        {shown: kind.columns[name] for shown, name in named.items()},
+        LevelGroups(domain, starts),
+        inside,
+        law=kind.law,
+    )
+    about = [
+        f"rows are {kind.law}; they have no key: no row belongs to one of another file, or to"
+        " another row, so that nothing is right that follows a person over several visits"
+    ]
+    if kind.most > 1:
+        about.append(
+            "persons are the sample, and visits of one may be alike: the intervals allow for"
+            f" {kind.most} of one person that are the same, which is more than there is"
+        )
+    about += found.spanned["about"]
     if inside:
         names = ", ".join(inside)
-        said["about"].append(f"inside groups, {names} have the law of first and last visits")
-    own = {shown: kind.columns[name] for shown, name in named.items()}
-    return Copies(said, own, laws, count, domain, inside, rng)
+        about.append(f"inside groups, {names} have the law of first and last visits")
+    found.spanned["about"] = about
+    return found
 
 
 def _kind(asked: VisitQuestions, columns: Sequence[str] | None) -> tuple[Asked, dict[str, str]]:
@@ -472,44 +509,3 @@ def _kind(asked: VisitQuestions, columns: Sequence[str] | None) -> tuple[Asked, 
         )
     _, kind, named = best
     return kind, named
-
-
-def _known(kind: Asked, named: dict[str, str]) -> Measured:
-    """What the tables of the rows say of the columns, by what these are called."""
-    names = [*named.values()]
-    groups = groups_of([*kind.tables, *kind.later], kind.domain)
-    check_size(len(names), groups.coarse.cells(names))
-    known = (
-        kind.both(names)
-        if kind.later
-        else measured(kind.tables, kind.domain, names, grouped=True, groups=groups)
-    )
-    columns = (replace(c, name=n) for c, n in zip(known.columns, named, strict=True))
-    return Measured(tuple(columns), known.margins)
-
-
-def _domain(kind: Asked, named: dict[str, str]) -> LevelGroups:
-    """The columns with the groups that their tables count, by what they are called."""
-    starts = groups_of([*kind.tables, *kind.later], kind.domain).starts
-    own = Domain(tuple(replace(kind.domain[n], name=shown) for shown, n in named.items()))
-    return LevelGroups(own, {shown: starts[n] for shown, n in named.items() if n in starts})
-
-
-def _inside(asked: VisitQuestions, domain: LevelGroups, named: dict[str, str]) -> dict[str, Floats]:
-    """The law of the levels of each column that has groups."""
-    frame, own = asked.stated.frame, domain.domain
-    laws = level_laws(frame, asked.stated.measured)
-    return {n: laws[bare(frame, named[n])][1][: own[n].levels] for n in domain.starts}
-
-
-def _about_visits(kind: Asked) -> list[str]:
-    said = [
-        f"rows are {kind.law}; they have no key: no row belongs to one of another file, or to"
-        " another row, so that nothing is right that follows a person over several visits"
-    ]
-    if kind.most > 1:
-        said.append(
-            "persons are the sample, and visits of one may be alike: the intervals allow for"
-            f" {kind.most} of one person that are the same, which is more than there is"
-        )
-    return said

@@ -60,12 +60,12 @@ from synthdp.inference.words import about_figures, listed
 from synthdp.model.visits.effects import (
     EffectRows,
     MeasuredEffect,
-    adjustment,
     apart,
     checked_adjustment,
     effect_rows,
     plain_name,
     shown_valid,
+    visit_adjustment,
 )
 from synthdp.model.visits.fit import Tables
 from synthdp.model.visits.planning import Measured, measured_estimands
@@ -205,11 +205,9 @@ class _Asked:
         asked = self.measured[i]
         assert isinstance(asked, MeasuredEffect)
         own = self.tables.get(estimand_purpose(str(i + 1)), ())
-        tables = [self._shown(table, asked.rows) for table in own]
+        shown = {view: name for name, view in asked.rows.names.items()}
+        tables = [renamed(table, shown) for table in own]
         return _Source(tables, asked.adjusted, asked.given), asked.rows
-
-    def _shown(self, table: NoisyTable, rows: EffectRows) -> NoisyTable:
-        return renamed(table, {view: name for name, view in rows.names.items()})
 
     def answer(self, query: EffectQuery, views: Mapping[str, str]) -> EffectAnswer:
         """The answer of the first tables that have treatment, outcome and valid strata."""
@@ -223,7 +221,7 @@ class _Asked:
             names = (rows.treatment, rows.outcome, *source.adjusted)
             if any({*names} <= {*t.columns} for t in source.tables):
                 return self._of(query, rows, source)
-        z = adjustment(self.spec, self.frame, rows) if adjust is None else adjust
+        z = visit_adjustment(self.spec, self.frame, rows) if adjust is None else adjust
         lacking = listed((rows.treatment, rows.outcome, *z))
         held = f", adjust: [{', '.join(z)}]" if adjust is not None else ""
         raise OutputError(
@@ -246,8 +244,9 @@ class _Asked:
                 yield replace(source, adjusted=adjust, given=True)
             elif same:
                 yield source
+        shown = {view: name for name, view in rows.names.items()}
         others = [
-            self._shown(table, rows)
+            renamed(table, shown)
             for purpose, tables in self.tables.items()
             if views[purpose] == rows.view and not purpose.startswith(ESTIMAND)
             for table in tables

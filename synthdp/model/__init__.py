@@ -4,7 +4,6 @@ from synthdp import door
 
 __getattr__ = door(
     __name__,
-    "constraints estimands raking network synthesizer visits.draw visits.laws visits.planning "
-    "visits.predict visits.questions visits.store interactions log_linear planning "
-    "target_stage",
+    "constraints estimands raking network synthesizer visits.draw visits.effects visits.laws "
+    "visits.planning visits.questions interactions log_linear planning target_stage",
 )

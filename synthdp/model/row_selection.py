@@ -142,8 +142,10 @@ def balanced(
     if cells is not None and cells.total:
         wanted = cells.counts(pool, share * rows)
         for table in measured:
-            part = cells.slice_of(table.columns)
-            model = wanted[part].reshape(cells.shape_of(table.columns))
+            a, b = sorted(table.columns)
+            shape, begin = (cells.sizes[a], cells.sizes[b]), int(cells.offset[cells.place[a, b]])
+            part = slice(begin, begin + math.prod(shape))
+            model = wanted[part].reshape(shape)
             wanted[part] = with_margins(blended(model, table), model).ravel()
         _exchange(pool, chosen, cells, wanted, rng)
     selected: Codes = pool[rng.permutation(chosen)]
@@ -246,14 +248,6 @@ class _Cells:
         lengths = np.asarray(sizes, dtype=np.int64)[self.first] * self.width
         self.offset = np.cumsum(lengths) - lengths
         self.total = int(lengths.sum())
-
-    def shape_of(self, columns: tuple[int, int]) -> tuple[int, int]:
-        """Levels of a counted table, `(rows, columns)`."""
-        return self.sizes[min(columns)], self.sizes[max(columns)]
-
-    def slice_of(self, columns: tuple[int, int]) -> slice:
-        begin = int(self.offset[self.place[min(columns), max(columns)]])
-        return slice(begin, begin + math.prod(self.shape_of(columns)))
 
     def sums(self, values: Weights, rows: Codes) -> npt.NDArray[np.float32]:
         """The sum of `values` `[cells]` over the cells that each row is in, `[rows]`."""

@@ -7,5 +7,5 @@ __getattr__ = door(
     "events.base mechanisms.mechanism mechanisms.anm mechanisms.sums "
     "mechanisms.frequent_texts mechanisms.interaction_screen mechanisms.private_search "
     "mechanisms.ranks mechanisms.views readers.checks readers.query inspection linked "
-    "dpsgd.batched events.kernel",
+    "dpsgd.batched events.concentrated events.kernel",
 )

@@ -306,18 +306,15 @@ def mu_of(epsilon: float, delta: float) -> float:
 
 
 def calibrated(rough: ReleasePlan) -> ReleasePlan:
-    """`rough` with the least common factor of its noise that meets its total."""
-    for_unit = rough.map(lambda purpose, mechanism: _of_unit(mechanism, rough.rows_per_unit))
+    """`rough` with the least common factor of its noise that meets its total; counts have the noise
+    whose cost is known exactly for units of so many rows.
+    """
+    for_unit = rough.map(
+        lambda _, m: m.for_unit(rough.rows_per_unit) if isinstance(m, OnCounts) else m
+    )
     return _calibrate(
         lambda factor: for_unit.map(lambda purpose, mechanism: mechanism.scaled(factor))
     )
-
-
-def _of_unit(mechanism: PlannedMechanism, rows_per_unit: int) -> PlannedMechanism:
-    """The same mechanism; counts with the noise whose cost is known exactly for units of so many
-    rows.
-    """
-    return mechanism.for_unit(rows_per_unit) if isinstance(mechanism, OnCounts) else mechanism
 
 
 def _calibrate(plan_at: Callable[[float], ReleasePlan]) -> ReleasePlan:

@@ -100,8 +100,9 @@ def read_linked(
     """
     data = spec.dataset
     persons = _dataset(spec, data.persons.source, data.persons.key, data.persons.rows)
-    # As many visits may be read as so many persons can have, and as many again.
-    many = replace_rows(data.persons.rows, frame.most)
+    # As many visits may be read as so many persons can have; nobody need know how many there are.
+    most = min(data.persons.rows.value * frame.most, 2_000_000_000)
+    many = data.persons.rows.model_copy(update={"kind": "approximate", "value": most})
     visits = _dataset(spec, data.visits.source, data.visits.key, many)
     columns = {name: Domain.from_spec(spec.columns[name]) for name in spec.columns}
     both = {data.persons_name: persons, data.visits_name: visits}
@@ -126,12 +127,6 @@ def read_linked(
         check_file(len(frames[name]), dataset, own)
     table = fit_linked(spec, frame, frames, columns, {}, holdout=holdout, rng=streams.holdout)
     return Private(table, key=_KERNEL_KEY)
-
-
-def replace_rows(declared: DeclaredRows, times: int) -> DeclaredRows:
-    """So many rows for each that is declared; nobody need know how many there are."""
-    value = min(declared.value * times, 2_000_000_000)
-    return declared.model_copy(update={"kind": "approximate", "value": value})
 
 
 def _dataset(spec: LinkedSpec, source: Source, key: str, rows: DeclaredRows) -> Dataset:

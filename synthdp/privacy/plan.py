@@ -130,7 +130,7 @@ class ReleasePlan:
     stage may release, by name. `targets`: training of the targets' heads. `train`:
     training of the network. `scores`: published scores. `forms` and `texts`: how the values of
     unknown columns are written and where they lie, and texts that many rows have, for a draft.
-    `linked`: looks at persons with visits, by purpose.
+    `linked`: looks at persons with visits (`mechanisms.views.OnView`), by purpose.
     """
 
     epsilon: float
@@ -148,7 +148,7 @@ class ReleasePlan:
     scores: ScoreBudget | None = None
     forms: NoisyMarginals | None = None
     texts: TextBudget | None = None
-    linked: Mapping[str, PlannedMechanism] = field(default_factory=dict, hash=False)
+    linked: Mapping[str, Any] = field(default_factory=dict, hash=False)
     holdout: float = 0.0
 
     @cached_property

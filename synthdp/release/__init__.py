@@ -4,6 +4,6 @@ from synthdp import door
 
 __getattr__ = door(
     __name__,
-    "expectations graph_only job judge linked linked_plan played private_init run run_folder "
-    "tracked",
+    "expectations graph_only job judge linked linked_plan played prior private_init run "
+    "run_folder tracked",
 )

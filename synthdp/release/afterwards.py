@@ -18,7 +18,7 @@ from synthdp.bundle.audit_record import audits_for_steward
 from synthdp.errors import BUDGET, GateError, OutputError, SynthdpError
 from synthdp.progress import stage, tell
 from synthdp.release.gates import GateVerdict
-from synthdp.release.job import Job
+from synthdp.release.job import Job, how_to
 from synthdp.release.judge import Judge, Judgement, NotJudged, internal_report
 from synthdp.release.plan_view import attack_left_out
 from synthdp.release.run_folder import FOLDER, STATE, how_to_continue, kept_spec
@@ -27,13 +27,6 @@ from synthdp.spec.load.loader import parse_any
 from synthdp.spec.model import ATTACK_METRICS, ReleaseSpec
 
 AttackWhen = Literal["now", "later", "never"]
-
-
-def how_to(do: Literal["resume", "attack"], spec: ReleaseSpec, out: Path) -> str:
-    """What continues a run of `spec` in `out`, or runs the attack that it has put off."""
-    if spec.dataset.source.kind == "dataframe":
-        return f"`synthdp.{do}({str(out)!r}, df)` in Python, with the same rows,"
-    return f"`synthdp {do} {out}`"
 
 
 def _gated(spec: ReleaseSpec) -> list[str]:

@@ -25,12 +25,7 @@ from synthdp.graph.discovery.measured_pc import MeasurePlan
 from synthdp.graph.discovery.measuring import COLUMNS, SCREEN
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.level_groups import equal_groups, fine_columns, groups_by_noise
-from synthdp.graph.margins import (
-    Probabilities,
-    SmoothingSettings,
-    body_of,
-    project_to_simplex,
-)
+from synthdp.graph.margins import Probabilities, SmoothingSettings, body_of, project_to_simplex
 from synthdp.graph.predict import ALL, CHOSEN, SCREENED, planned_pairs
 from synthdp.graph.tables import NoisyTables
 from synthdp.graph.trend import OrderedTests

@@ -72,12 +72,7 @@ from synthdp.report.internal.page import (
 )
 from synthdp.report.sections import ROWS, GraphView, Look
 from synthdp.spec.addresses import home
-from synthdp.spec.model import (
-    ATTACK_METRICS,
-    CONFIDENTIAL_METRICS,
-    Effect,
-    ReleaseSpec,
-)
+from synthdp.spec.model import ATTACK_METRICS, CONFIDENTIAL_METRICS, Effect, ReleaseSpec
 from synthdp.spec.model.rules import engine_of
 
 if TYPE_CHECKING:
@@ -561,9 +556,15 @@ def judge_visits(
     number = frame.views[PERSONS].index(frame.now("number"))
 
     def look(table: Table) -> RealFigures:
+        assert isinstance(table, LinkedTable)
+        steps = table.views[STEPS].units
+        assert steps is not None
+        codes = {name: table.views[name].codes for name in (PERSONS, OUTER, STEPS)}
+        visited = np.flatnonzero(codes[PERSONS][:, number] > 0)
+        owners = {PERSONS: np.arange(len(codes[PERSONS])), OUTER: visited, STEPS: steps}
         with one_thread():
             return real_figures(
-                *(frame, bundle.groups, views_in(table, number), bundle.views, targets),
+                *(frame, bundle.groups, Views(codes, owners), bundle.views, targets),
                 rng=fresh_generator(),
                 held_out=table.held_out,
             )
@@ -581,15 +582,3 @@ def judge_visits(
     )
     page = write_internal_visits(internal, content)
     return page, {} if judged is None else judged.metrics()
-
-
-def views_in(table: Table, number: int) -> Views:
-    """The views of sealed tables that are open, and whose each row is; `number` is the place of the
-    number of visits among persons' levels.
-    """
-    assert isinstance(table, LinkedTable)
-    names, steps = (PERSONS, OUTER, STEPS), table.views[STEPS].units
-    codes = {name: table.views[name].codes for name in names}
-    visited = np.flatnonzero(codes[PERSONS][:, number] > 0)
-    assert steps is not None
-    return Views(codes, {PERSONS: np.arange(len(codes[PERSONS])), OUTER: visited, STEPS: steps})

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,13 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from synthdp.bundle.content import check_target
-from synthdp.bundle.descriptions import published_sha256
-from synthdp.bundle.linked import (
-    LinkedBundle,
-    as_one,
-    persons_of,
-    table_files,
-)
+from synthdp.bundle.linked import LinkedBundle, as_one, persons_of, table_files
 from synthdp.bundle.linked_files import LinkedContent, foresee_linked, write_linked
 from synthdp.bundle.signing import load_signer
 from synthdp.data.domain import Domain
@@ -38,24 +31,24 @@ from synthdp.model.visits.fit import fit
 from synthdp.model.visits.planning import END_NUMBERS, plan_linked
 from synthdp.privacy.linked import read_linked
 from synthdp.privacy.noise import Streams, fresh_generator
-from synthdp.privacy.plan import MOMENTS
+from synthdp.privacy.plan import MOMENTS, ReleasePlan
 from synthdp.privacy.private import Confidential, Private
 from synthdp.privacy.session import Session
 from synthdp.progress import advance, seconds, shown_on, stage, warn
 from synthdp.release import run_folder
 from synthdp.release.afterwards import AttackWhen, judging_noted, put_off
 from synthdp.release.gates import Figure, GateVerdict, check_gates
-from synthdp.release.job import Job, check_not_moved, check_spec, withhold
+from synthdp.release.job import Job, check_spec, how_to, withhold
 from synthdp.release.judge import NotJudged, attack_report, guarded, stopped
 from synthdp.release.linked_plan import check_hopeless, linked_facts
-from synthdp.release.open_session import dropped_if_unpaid, open_session
+from synthdp.release.open_session import dropped_if_unpaid, open_session, reopened
+from synthdp.release.tracked import record_verdict, spent, tracked, untracked
 from synthdp.report.prose import say_of_plan
 from synthdp.sample.linked import drawn_frames
 from synthdp.spec.checks.linked import linked_traps
 from synthdp.spec.model import LinkedSpec
-from synthdp.tracking.mlflow_run import Tracker, tracker
-from synthdp.tracking.store import TRACKED, PublicationVerdict
-from synthdp.verify.at_hand import check_nearby, standing
+from synthdp.tracking.mlflow_run import Tracker
+from synthdp.verify.at_hand import standing
 
 if TYPE_CHECKING:
     from synthdp_attacks import MembershipReport
@@ -71,10 +64,17 @@ class LinkedJob(Job):
     frame: VisitFrame
     frames: Mapping[str, Private[pd.DataFrame]] | None = None
 
+    @classmethod
+    def of(cls, spec: LinkedSpec, plan: ReleasePlan, **run: Any) -> LinkedJob:
+        """A run of a spec by its plan; `run` has the other fields."""
+        one, frame = as_one(spec), VisitFrame.from_spec(spec)
+        run |= {"domain": Domain.from_spec(one.columns), "frame": frame, "linked": spec}
+        return cls(spec=one, plan=plan, **run)
+
     @property
-    def published_sha256(self) -> str:
-        """Digest of the `spec.yaml` that its bundle has."""
-        return published_sha256(self.linked)
+    def written(self) -> LinkedSpec:
+        """The spec as it is written."""
+        return self.linked
 
     def sealed(self, streams: Streams) -> Private[Any]:
         """Read and seal both tables; a person is held out of all looks, or of none."""
@@ -159,20 +159,9 @@ def release_linked(
             ledger = open_ledger(one, spec_path)
             check_affordable(one, ledger.balance(spec.dataset.id), expected["ledger"])
         folder = run_folder.start(out, spec_path, text, command=run_folder.RELEASE, force=force)
-        job = LinkedJob(
-            spec=one,
-            domain=Domain.from_spec(one.columns),
-            plan=plan,
-            ledger=ledger,
-            folder=folder,
-            out=out,
-            signer=signer,
-            expected=expected,
-            linked=spec,
-            frame=frame,
-            frames=given,
-        )
-        with dropped_if_unpaid(job, f"`synthdp resume {out}`"):
+        run = {"ledger": ledger, "folder": folder, "out": out, "frames": given}
+        job = LinkedJob.of(spec, plan, signer=signer, expected=expected, **run)
+        with dropped_if_unpaid(job, how_to("resume", one, out)):
             return carry_out(job, force=force, attack=attack)
 
 
@@ -184,31 +173,11 @@ def resume_linked(
     given: Mapping[str, Private[pd.DataFrame]] | None = None,
 ) -> LinkedOutcome:
     """Continue the interrupted run of `spec` in `out` under its reservation, as `run.resume`."""
-    with (
-        budget_noted("nothing more was spent") as account,
-        shown_on(),
-        closing(run_folder.reopen(out)) as folder,
-    ):
-        check_not_moved(folder, out)
-        one, frame = as_one(spec), VisitFrame.from_spec(spec)
-        ledger = open_ledger(one, folder.spec_path, resumed=True)
-        account.ledger, account.run = ledger, folder.run
-        account.folder, account.again = folder.journal, f"`synthdp resume {out}`"
-        check_nearby(ledger.entries(), spec.dataset.id, out)
+    with reopened(out, as_one(spec)) as (folder, ledger):
         check_spec(folder, ledger)
-        job = LinkedJob(
-            spec=one,
-            domain=Domain.from_spec(one.columns),
-            plan=plan_linked(spec, frame),
-            ledger=ledger,
-            folder=folder,
-            out=out,
-            signer=load_signer(spec.signing),
-            linked=spec,
-            frame=frame,
-            frames=given,
-        )
-        return carry_out(job, force=True, attack=attack)
+        signer, plan = load_signer(spec.signing), plan_linked(spec, VisitFrame.from_spec(spec))
+        run = {"ledger": ledger, "folder": folder, "out": out, "frames": given}
+        return carry_out(LinkedJob.of(spec, plan, signer=signer, **run), force=True, attack=attack)
 
 
 def carry_out(job: LinkedJob, *, force: bool, attack: AttackWhen = "now") -> LinkedOutcome:
@@ -219,17 +188,10 @@ def carry_out(job: LinkedJob, *, force: bool, attack: AttackWhen = "now") -> Lin
         GateError: a gate withheld the bundle, and the ledger says so.
     """
     folder, spec = job.folder, job.linked
-    # Tracking may fail without ending a run that has already paid.
-    with tracker(
-        spec,
-        folder=folder.spec_path.parent,
-        spec_path=folder.spec_path,
-        run=folder.run,
-        paid=bool(job.ledger.run_entries(folder.run)),
-    ) as log:
+    with tracked(job) as log:
         with stage("compute the guarantee"):
             foresee_linked(spec, job.plan)
-        session = open_session(job, seal=job.sealed, published=job.published_sha256)
+        session = open_session(job, seal=job.sealed)
         with stage("measure and fit"):
             fitted = fit(session, spec, job.frame, rng=fresh_generator())
             notes = check_total(fitted.tables.value[END_NUMBERS], job.spec)
@@ -263,8 +225,7 @@ def carry_out(job: LinkedJob, *, force: bool, attack: AttackWhen = "now") -> Lin
     if not later and not stopped(found):
         folder.remove()  # else it has what the attack needs
     attack_told = None if found is None else attack_report(job.internal, found)
-    untracked = f"what MLflow did not get is kept: `synthdp track {job.out}` logs it later"
-    warnings = (*notes, *later, *log.warnings, *([untracked] if log.warnings else ()))
+    warnings = (*notes, *later, *untracked(log, job))
     return LinkedOutcome(job, job.bundle, report, figures, seconds(), warnings, attack=attack_told)
 
 
@@ -326,15 +287,9 @@ def _record(log: Tracker, job: LinkedJob, bundle: LinkedBundle, *, released: boo
     if not job.linked.tracking.enabled:
         return
     kinds = Counter(edge.provenance for edge in bundle.graph.edges)
-    spent = {"epsilon_spent": job.spent.epsilon_spent, "epsilon_planned": job.plan.epsilon_spent}
     arrows = {f"edges_{kind}": float(count) for kind, count in kinds.items()}
-    log.metrics(spent | with_ends(bundle.scores) | arrows)
-    for name in TRACKED if released else ():
-        file = bundle.folder / name
-        log.artifact(file, folder="bundle/privacy" if name == "privacy" else "bundle")
-    told = tuple(f"gate {v}: {v.outcome}" for v in _verdicts(bundle))
-    signed = released and job.signer is not None
-    log.conclude(PublicationVerdict(released=released, signed=signed, gates=told))
+    log.metrics(spent(job) | with_ends(bundle.scores) | arrows)
+    record_verdict(log, _verdicts(bundle), bundle=bundle.folder if released else None, model=False)
     missing_folders(job.internal)
     log.keep(job.out)
 

@@ -23,8 +23,13 @@ from synthdp.ledger.connect import ledger_facts
 from synthdp.ledger.entries import Balance
 from synthdp.model.visits.effects import MeasuredEffect
 from synthdp.model.visits.laws import SETTINGS
-from synthdp.model.visits.planning import Measured, arrows_of, measured_estimands, plan_linked
-from synthdp.model.visits.predict import stand_in_pairs
+from synthdp.model.visits.planning import (
+    Measured,
+    arrows_of,
+    measured_estimands,
+    plan_linked,
+    stand_in_pairs,
+)
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.mechanisms.sums import ProductSums
@@ -106,7 +111,7 @@ def linked_facts(
             *([power.told("persons")] if power else []),
         ],
         "files": files,
-        "warnings": [*linked_traps(spec), *_doubtful(spec, expected), *doubtful(played)],
+        "warnings": [*linked_traps(spec), *_doubtful(spec, expected, played)],
     }
 
 
@@ -164,15 +169,26 @@ def _power(spec: LinkedSpec, frame: VisitFrame, plan: ReleasePlan) -> AttackPowe
     return power_of(spec, tables=tables, cpu_seconds=seconds)
 
 
-def _doubtful(spec: LinkedSpec, noise: Mapping[str, float]) -> list[str]:
-    """A warning for each gate that noise alone is likely to fail."""
-    return [
-        f"the gate on {gate.metric}, at most {gate.at_most:g}, is likely to withhold the bundle"
-        f" after the budget is spent: noise alone is expected to make {noise[gate.metric]:.2g}, and"
-        " the upper end of the interval lies above it; declare fewer bins, or a larger epsilon"
-        for gate in spec.gates
-        if gate.at_most is not None and noise.get(gate.metric, 0.0) >= gate.at_most
-    ]
+def _doubtful(
+    spec: LinkedSpec, noise: Mapping[str, float], played: Iterable[Mapping[str, Any]]
+) -> Iterator[str]:
+    """A warning for each gate that noise alone is likely to fail, and for each estimand that plays
+    often refuse.
+    """
+    for gate in spec.gates:
+        if gate.at_most is not None and (made := noise.get(gate.metric, 0.0)) >= gate.at_most:
+            yield (
+                f"the gate on {gate.metric}, at most {gate.at_most:g}, is likely to withhold the"
+                f" bundle after the budget is spent: noise alone is expected to make {made:.2g},"
+                " and the upper end of the interval lies above it; declare fewer bins, or a larger"
+                " epsilon"
+            )
+    for told in played:
+        if told["likely_refused"]:
+            yield (
+                f"estimand {told['name']} is likely to be paid for and refused, in"
+                f" {told['refused']:.0%} of plays on even tables: {told['why']}"
+            )
 
 
 # --- estimands, played before a release ---
@@ -237,14 +253,4 @@ def check_hopeless(played: Iterable[Mapping[str, Any]]) -> None:
                 f" plays on even tables: {told['why']}; nothing was read or spent",
                 hint="ask of fewer steps, or of one, with fewer levels; keep fewer visits, or raise"
                 " privacy.shares.estimands",
-            )
-
-
-def doubtful(played: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """A warning for each estimand that plays often refuse."""
-    for told in played:
-        if told["likely_refused"]:
-            yield (
-                f"estimand {told['name']} is likely to be paid for and refused, in"
-                f" {told['refused']:.0%} of plays on even tables: {told['why']}"
             )

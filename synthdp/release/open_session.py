@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,13 @@ from synthdp.privacy.private import Private
 from synthdp.privacy.session import Session
 from synthdp.privacy.source import guarded, read_private, read_texts
 from synthdp.privacy.table import Table
-from synthdp.progress import stage
+from synthdp.progress import shown_on, stage
 from synthdp.release import run_folder
-from synthdp.release.job import Job
+from synthdp.release.job import Job, check_not_moved, how_to
 from synthdp.release.plan_view import forecast
 from synthdp.release.run_folder import FOLDER, RELEASE, STATE, RunFolder
 from synthdp.spec.addresses import shown_path
+from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
 from synthdp.verify.at_hand import check_nearby
 
@@ -43,12 +44,11 @@ def open_session(
     *,
     texts: bool = False,
     seal: Callable[[Streams], Private[Any]] | None = None,
-    published: str | None = None,
 ) -> Session:
     """Read and seal the rows, then reserve the budget (a resumed run keeps its reservation).
 
-    With `texts` the columns have no types yet: the rows are read as texts. Of linked tables, `seal`
-    reads them, and `published` is the digest of the bundle's `spec.yaml`.
+    With `texts` the columns have no types yet: the rows are read as texts. Linked ones
+    are read by `seal`.
     """
     spec, threads = job.spec, job.spec.compute.threads or os.cpu_count() or 1
     coins = _coins(job)
@@ -70,7 +70,7 @@ def open_session(
             "read_by": read_by(spec.dataset.source, spec.compute),
         }
         body |= {"plan_sha256": digest, "columns_sha256": connect.columns_sha256(spec)}
-        body |= {"published_sha256": published or published_sha256(spec)}
+        body |= {"published_sha256": published_sha256(job.written)}
         if job.folder.command != RELEASE:
             body |= {"asked_sha256": job.folder.asked_sha256}
         body |= connect.searched_unit(spec.dataset.privacy_unit) if texts else {}
@@ -182,6 +182,31 @@ def _check_unpaid(job: Job) -> None:
                 " forgotten"
             ),
         )
+
+
+@contextmanager
+def reopened(out: Path, linked: ReleaseSpec | None = None) -> Iterator[tuple[RunFolder, Ledger]]:
+    """The interrupted release in `out` and its ledger, as `run.resume` says. `linked` is what parts
+    for one table ask of a spec of linked ones.
+    """
+    with (
+        connect.budget_noted("nothing more was spent") as account,
+        shown_on(),
+        closing(run_folder.reopen(out)) as folder,
+    ):
+        if folder.command != RELEASE:  # it reserved the graph's share alone
+            raise OutputError(
+                f"{out} holds an interrupted `synthdp {folder.command}`, which is no release",
+                hint=f"continue it with {run_folder.how_to_continue(out)}, or choose another"
+                " folder with --out",
+            )
+        check_not_moved(folder, out)
+        spec = linked or parse_spec(folder.spec_text, path=str(folder.spec_path))
+        ledger = open_ledger(spec, folder.spec_path, resumed=True)
+        account.ledger, account.run = ledger, folder.run
+        account.folder, account.again = folder.journal, how_to("resume", spec, out)
+        check_nearby(ledger.entries(), spec.dataset.id, out)
+        yield folder, ledger
 
 
 # --- runs that reserve and spend a budget of their own: of the graph alone, or to draft a spec ---

@@ -165,7 +165,7 @@ def told_of_plays(plays: Sequence[tuple[Figure, ...]], *, most: bool = False) ->
     for same in zip(*plays, strict=True):
         answered = [f for f in same if f.interval is not None]
         half, noise = (
-            median(map(_half, ends)) if (ends := [e for e in every if e]) else None
+            median((e[1] - e[0]) / 2 for e in ends) if (ends := [e for e in every if e]) else None
             for every in ([f.interval for f in answered], [f.of_rows for f in answered])
         )
         figures.append(
@@ -190,10 +190,6 @@ def told_of_plays(plays: Sequence[tuple[Figure, ...]], *, most: bool = False) ->
 def _commonest(reasons: Iterable[str | None]) -> str | None:
     counted = Counter(filter(None, reasons)).most_common(1)
     return counted[0][0] if counted else None
-
-
-def _half(ends: tuple[Any, Any]) -> float:
-    return (float(ends[1]) - float(ends[0])) / 2
 
 
 def with_noise(

@@ -9,7 +9,7 @@ at rows, unless a gate is on such a figure.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from synthdp.bundle.signing import load_signer
 from synthdp.bundle.waves import tables_of, waves_before
 from synthdp.bundle.write import foresee, write_bundle
 from synthdp.data.domain import Domain
-from synthdp.errors import GateError, OutputError
+from synthdp.errors import GateError
 from synthdp.evaluate.dp_scores import DpScores
 from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.validation import GraphRefuted
@@ -45,23 +45,27 @@ from synthdp.release.job import (
     Job,
     ReleaseOutcome,
     amended,
-    check_not_moved,
-    check_same_prior,
     check_spec,
     draw,
-    public_rows,
-    with_digest,
+    how_to,
     withhold,
 )
 from synthdp.release.judge import Judge, Judgement, refused_report, stopped
-from synthdp.release.open_session import dropped_if_unpaid, open_session
+from synthdp.release.open_session import dropped_if_unpaid, open_session, reopened
 from synthdp.release.plan_view import attack_left_out, plan_facts
 from synthdp.release.played import check_answered
-from synthdp.release.tracked import record_judgement, record_publication, record_refusal
+from synthdp.release.prior import check_same_prior, public_rows, with_digest
+from synthdp.release.tracked import (
+    record_judgement,
+    record_publication,
+    record_refusal,
+    tracked,
+    untracked,
+)
 from synthdp.spec.checks.checks import traps
 from synthdp.spec.load.loader import own_text, parse_spec
-from synthdp.tracking.mlflow_run import Tracker, tracker
-from synthdp.verify.at_hand import check_nearby, standing
+from synthdp.tracking.mlflow_run import Tracker
+from synthdp.verify.at_hand import standing
 
 
 def release(
@@ -122,7 +126,7 @@ def release(
         job = Job(
             spec, domain, plan, ledger, folder, out, audit, given, signer, expected, prior, waves
         )
-        with dropped_if_unpaid(job, afterwards.how_to("resume", spec, out)):
+        with dropped_if_unpaid(job, how_to("resume", spec, out)):
             return carry_out(job, force=force, attack=attack)
 
 
@@ -147,39 +151,24 @@ def resume(
         SpecError: the new spec changes what the run was paid for.
         BudgetError: the ledger does not allow it.
     """
-    with budget_noted("nothing more was spent") as account, shown_on():
+    with reopened(out) as (folder, ledger):
         check_alone()
-        with closing(run_folder.reopen(out)) as folder:
-            if folder.command != run_folder.RELEASE:  # it reserved the graph's share alone
-                raise OutputError(
-                    f"{out} holds an interrupted `synthdp {folder.command}`, which is no release",
-                    hint=f"continue it with {run_folder.how_to_continue(out)}, or choose another"
-                    " folder with --out",
-                )
-            check_not_moved(folder, out)
-            spec = parse_spec(folder.spec_text, path=str(folder.spec_path))
-            ledger = open_ledger(spec, folder.spec_path, resumed=True)
-            account.ledger, account.run = ledger, folder.run
-            account.folder, account.again = folder.journal, afterwards.how_to("resume", spec, out)
-            check_nearby(ledger.entries(), spec.dataset.id, out)
-            if spec_path is None:
-                check_spec(folder, ledger)
-            else:
-                folder = amended(folder, ledger, spec_path, out=out)
-                spec = parse_spec(folder.spec_text, path=str(spec_path))
-            spec = with_digest(spec, folder.spec_path.parent)
-            check_same_prior(spec, ledger.run_entries(folder.run))
-            domain, signer = Domain.from_spec(spec.columns), load_signer(spec.signing)
-            prior = public_rows(spec, domain, folder.spec_path.parent)
-            plan = plan_for(spec, domain)
-            audit = public_audit(out, plan)
-            waves = waves_before(spec, folder.spec_path.parent)
-            job = Job(
-                spec, domain, plan, ledger, folder, out, audit, given, signer, None, prior, waves
-            )
-            if attack == "never":
-                afterwards.check_attacked(job, attack)
-            return carry_out(job, force=True, attack=attack)
+        if spec_path is None:
+            check_spec(folder, ledger)
+        else:
+            folder = amended(folder, ledger, spec_path, out=out)
+        read = parse_spec(folder.spec_text, path=str(spec_path or folder.spec_path))
+        spec = with_digest(read, folder.spec_path.parent)
+        check_same_prior(spec, ledger.run_entries(folder.run))
+        domain, signer = Domain.from_spec(spec.columns), load_signer(spec.signing)
+        prior = public_rows(spec, domain, folder.spec_path.parent)
+        plan = plan_for(spec, domain)
+        audit = public_audit(out, plan)
+        waves = waves_before(spec, folder.spec_path.parent)
+        job = Job(spec, domain, plan, ledger, folder, out, audit, given, signer, None, prior, waves)
+        if attack == "never":
+            afterwards.check_attacked(job, attack)
+        return carry_out(job, force=True, attack=attack)
 
 
 def run_attack(out: Path, *, given: Private[pd.DataFrame] | None = None) -> ReleaseOutcome:
@@ -198,15 +187,8 @@ def run_attack(out: Path, *, given: Private[pd.DataFrame] | None = None) -> Rele
 
 def carry_out(job: Job, *, force: bool, attack: afterwards.AttackWhen = "now") -> ReleaseOutcome:
     """The whole release: read, reserve, train, sample, decide, publish, judge, record."""
-    folder, tracked = job.folder, job.spec.tracking.enabled
-    # Tracking may fail without ending a run that has already paid.
-    with tracker(
-        job.spec,
-        folder=folder.spec_path.parent,
-        spec_path=folder.spec_path,
-        run=folder.run,
-        paid=bool(job.ledger.run_entries(folder.run)),
-    ) as log:
+    folder, logs = job.folder, job.spec.tracking.enabled
+    with tracked(job) as log:
         with stage("compute the guarantee"):
             foresee(job.spec, job.plan, job.audit)
         session = open_session(job)
@@ -221,17 +203,13 @@ def carry_out(job: Job, *, force: bool, attack: afterwards.AttackWhen = "now") -
             raise withhold_refuted(session, job, refusal, log=log) from None
         except ConstraintsUnmet as unmet:
             raise unmet_with_hint(unmet, session, job) from None
-        with stage("log the bundle in MLflow") if tracked else nullcontext():
+        with stage("log the bundle in MLflow") if logs else nullcontext():
             record_publication(log, job, fitted, judgement, verdicts, bundle=bundle)
         judgement, report = judge_and_report(judge, judgement, verdicts, bundle, attack=attack)
         if not afterwards.put_off(job, attack) and not stopped(judgement.attack):
             folder.remove()  # else it has what the attack needs
-        with stage("log the report in MLflow") if tracked else nullcontext():
+        with stage("log the report in MLflow") if logs else nullcontext():
             record_judgement(log, job, fitted, judgement, report=report)
-    untracked = [
-        *log.warnings,
-        f"what MLflow did not get is kept: `synthdp track {job.out}` logs it later",
-    ]
     return ReleaseOutcome(
         job,
         bundle,
@@ -239,7 +217,7 @@ def carry_out(job: Job, *, force: bool, attack: afterwards.AttackWhen = "now") -
         verdicts,
         judgement.metrics_for_steward(),
         seconds(),
-        (*notes, *afterwards.put_off(job, attack), *(untracked if log.warnings else ())),
+        (*notes, *afterwards.put_off(job, attack), *untracked(log, job)),
     )
 
 
@@ -314,7 +292,8 @@ def publish(
     force: bool,
     scores: Released[DpScores] | None = None,
 ) -> Path:
-    """Write the public bundle."""
+    """Write the public bundle; a prior is told of all tables that the rows follow."""
+    prior = fitted.prior
     content = BundleContent(
         spec=job.spec,
         run=job.folder.run,
@@ -329,19 +308,12 @@ def publish(
         scores=scores,
         estimands=estimands_of(job, fitted),
         heaps=fitted.heaps,
-        prior=prior_of(job, fitted),
+        prior=None
+        if prior is None
+        else fitted.known.map(lambda t: prior_json(LevelLaw.of_tables(t, job.domain, prior))),
         waves=job.waves,
     )
     return write_bundle(job.bundle, content, ledger=job.ledger, force=force, signer=job.signer)
-
-
-def prior_of(job: Job, fitted: Fitted) -> Released[dict[str, Any]] | None:
-    """The content of `prior.json`, if the spec has a prior: of all tables that the rows follow."""
-    if (prior := fitted.prior) is None:
-        return None
-    return fitted.known.map(
-        lambda tables: prior_json(LevelLaw.of_tables(tables, job.domain, prior))
-    )
 
 
 def estimands_of(job: Job, fitted: Fitted) -> Released[dict[str, Any]] | None:

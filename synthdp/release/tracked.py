@@ -26,11 +26,28 @@ from synthdp.report.internal.content import EstimandBeside
 from synthdp.report.public.content import measured, measured_pairs
 from synthdp.report.verdicts import NOISY_SHAPE
 from synthdp.spec.model import MembershipAttack
-from synthdp.tracking.mlflow_run import Tracker
+from synthdp.tracking.mlflow_run import Tracker, tracker
 from synthdp.tracking.store import TRACKED, AttackOutcome, PublicationVerdict
 
 if TYPE_CHECKING:
     from synthdp_attacks import MembershipReport
+
+
+def tracked(job: Job) -> Tracker:
+    """What logs a run; it may fail without ending a run that has already paid."""
+    return tracker(
+        job.written,
+        folder=job.folder.spec_path.parent,
+        spec_path=job.folder.spec_path,
+        run=job.folder.run,
+        paid=bool(job.ledger.run_entries(job.folder.run)),
+    )
+
+
+def untracked(log: Tracker, job: Job) -> list[str]:
+    """What MLflow did not get, and what then logs it."""
+    kept = f"what MLflow did not get is kept: `synthdp track {job.out}` logs it later"
+    return [*log.warnings, kept] if log.warnings else []
 
 
 def record_publication(
@@ -47,16 +64,26 @@ def record_publication(
         with_ends(judgement.scores.value) if judgement.scores else {}
     )
     public |= _lost_in_noise(job, fitted)
-    log.metrics(_spent(job) | public | graph_figures(fitted.graph.graph, fitted.graph.validation))
+    log.metrics(spent(job) | public | graph_figures(fitted.graph.graph, fitted.graph.validation))
+    if bundle is not None and job.spec.estimands:
+        asked = parse_json(read_text(bundle / ESTIMANDS))["estimands"]
+        told = [e["figures"] for e in asked if e["statistic"] != "table"]  # which tells itself
+        answered = sum(any(f.get("interval") for f in figures) for figures in told)
+        log.metrics({"estimands_asked": len(told), "estimands_answered": answered})
+    record_verdict(log, verdicts, bundle=bundle)
+
+
+def record_verdict(
+    log: Tracker, verdicts: Sequence[GateVerdict], *, bundle: Path | None, model: bool = True
+) -> None:
+    """Log the files of a bundle that was published, its `model` where MLflow can draw from it, and
+    what became of it.
+    """
     if bundle is not None:
-        if job.spec.estimands:
-            asked = parse_json(read_text(bundle / ESTIMANDS))["estimands"]
-            told = [e["figures"] for e in asked if e["statistic"] != "table"]  # which tells itself
-            answered = sum(any(f.get("interval") for f in figures) for figures in told)
-            log.metrics({"estimands_asked": len(told), "estimands_answered": answered})
         for name in TRACKED:
             log.artifact(bundle / name, folder="bundle/privacy" if name == "privacy" else "bundle")
-        log.release(bundle)
+        if model:
+            log.release(bundle)
     log.conclude(
         PublicationVerdict(
             released=bundle is not None,
@@ -87,7 +114,7 @@ def record_judgement(
 
 def record_refusal(log: Tracker, job: Job, found: ValidationReport, *, report: Path) -> None:
     """What MLflow learns of a run whose graph the tables refuted."""
-    log.metrics(_spent(job) | graph_figures(found.apply("flag"), found))
+    log.metrics(spent(job) | graph_figures(found.apply("flag"), found))
     log.artifact(report)
     log.conclude(
         PublicationVerdict(
@@ -115,7 +142,7 @@ def graph_figures(graph: CausalGraph, found: ValidationReport | None) -> dict[st
     }
 
 
-def _spent(job: Job) -> dict[str, float]:
+def spent(job: Job) -> dict[str, float]:
     """What the whole plan composes to, which is the guarantee, and what this outcome used of it."""
     return {"epsilon_spent": job.spent.epsilon_spent, "epsilon_planned": job.plan.epsilon_spent}
 

@@ -17,13 +17,7 @@ from typing import TYPE_CHECKING
 
 from synthdp.errors import BudgetError, GateError, VerifyError
 from synthdp.files import SUMS, parse_json, read_text
-from synthdp.ledger.connect import (
-    balance_of,
-    check_domain_from,
-    entries_of,
-    open_book,
-    other_ids,
-)
+from synthdp.ledger.connect import balance_of, check_domain_from, entries_of, open_book, other_ids
 from synthdp.ledger.entries import Balance, Entry, decision_of, missing
 from synthdp.spec.addresses import default_ledger
 from synthdp.spec.model import ReleaseSpec

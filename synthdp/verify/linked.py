@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from synthdp.bundle.certificate import Certificate
-from synthdp.bundle.content import MODEL_FILES, REPORT, Bundle
+from synthdp.bundle.content import MODEL_FILES, REPORT
 from synthdp.bundle.descriptions import DEPLOYMENT, public_spec
 from synthdp.bundle.linked import (
     LAWS,
@@ -44,7 +44,6 @@ from synthdp.errors import VerifyError
 from synthdp.files import read_text
 from synthdp.inference.visit_effects import estimands_json
 from synthdp.model.visits.planning import plan_linked
-from synthdp.privacy.mechanisms.views import OnView
 from synthdp.privacy.plan import MOMENTS, ReleasePlan
 from synthdp.spec.load.loader import parse_any
 from synthdp.spec.model import LinkedSpec, ReleaseSpec
@@ -112,7 +111,7 @@ class LinkedReader(Reader):
         )
 
     @cached_property
-    def bundle(self) -> Bundle | None:
+    def bundle(self) -> LinkedBundle | None:
         """What the bundle states; None where its certificate could not be read."""
         if self.certificate is None:
             return None
@@ -134,28 +133,23 @@ class LinkedReader(Reader):
         return {MARGINALS, *MODEL_FILES, REPORT, *tables, *arrows, *paid}
 
 
-def _of(reader: Reader) -> LinkedReader:
-    assert isinstance(reader, LinkedReader)
-    return reader
-
-
 # --- spec and plan ---
 
 
-def _check_spec(reader: Reader) -> Iterator[str]:
+def _check_spec(reader: LinkedReader) -> Iterator[str]:
     """The spec holds nothing that is not published, and no path."""
-    spec = _of(reader).linked
+    spec = reader.linked
     reader.parsed = reader.spec
     if public_spec(spec) != spec:
         yield "spec.yaml: holds paths or addresses that are not published, or no number of persons"
 
 
-def _check_plan(reader: Reader) -> Iterator[str]:
+def _check_plan(reader: LinkedReader) -> Iterator[str]:
     """The certificate's plan is that of the spec: looks, noise, and rows of a person in each."""
     if reader.certificate is None:
         return
     stated = [s.model_dump(mode="json") for s in reader.certificate.planned]
-    true = [s.model_dump(mode="json") for s in _of(reader).plan.stated_spends]
+    true = [s.model_dump(mode="json") for s in reader.plan.stated_spends]
     if [s["purpose"] for s in stated] != [s["purpose"] for s in true]:
         yield "privacy/certificate.json: its plan has other looks than the spec makes"
         return
@@ -170,14 +164,13 @@ def _check_plan(reader: Reader) -> Iterator[str]:
 # --- noisy tables and model ---
 
 
-def _check_noisy(reader: Reader) -> Iterator[str]:
+def _check_noisy(reader: LinkedReader) -> Iterator[str]:
     """The tables of each look are those of the spec, on the groups that tables of levels make, with
     the noise of the plan.
     """
-    own = _of(reader)
     for told in (stated := reader.json(MARGINALS))["tables"]:
-        look = own.plan.linked.get(told["purpose"])
-        if not isinstance(look, OnView) or (
+        look = reader.plan.linked.get(told["purpose"])
+        if look is None or (
             told["view"],
             told["law"],
             told["rows_of_a_person"],
@@ -188,10 +181,10 @@ def _check_noisy(reader: Reader) -> Iterator[str]:
         ):
             yield f"{MARGINALS}: a table is of no planned look, or of other rows than it looks at"
             return
-    if isinstance(reader.bundle, LinkedBundle):
+    if reader.bundle is not None:
         _ = reader.bundle.arrows  # made again of the tables; raises where a table is another
     known = {told["purpose"] for told in stated["tables"]}
-    if (MOMENTS in stated) != ((asked := own.plan.moments) is not None):
+    if (MOMENTS in stated) != ((asked := reader.plan.moments) is not None):
         yield f"{MARGINALS}: must have sums of numbers where the spec has a share for them"
     elif asked is not None:
         found = sums_from_json(stated[MOMENTS], asked)
@@ -206,25 +199,24 @@ def _check_noisy(reader: Reader) -> Iterator[str]:
         yield f"{MARGINALS}: has not the tables of every look that the ledger charged"
 
 
-def _check_estimands(reader: Reader) -> Iterator[str]:
+def _check_estimands(reader: LinkedReader) -> Iterator[str]:
     """The figures of estimands follow from their noisy tables, and the spec."""
-    own = _of(reader)
-    if reader.holds(ESTIMANDS) != bool(own.linked.estimands):
+    if reader.holds(ESTIMANDS) != bool(reader.linked.estimands):
         yield f"{ESTIMANDS}: must be there where the spec has estimands, and nowhere else"
-    elif isinstance(reader.bundle, LinkedBundle) and own.linked.estimands:
-        made = estimands_json(own.linked, own.frame, reader.bundle.measured)
+    elif reader.bundle is not None and reader.linked.estimands:
+        made = estimands_json(reader.linked, reader.frame, reader.bundle.measured)
         if not alike(reader.json(ESTIMANDS), json.loads(json.dumps(made))):
             yield f"{ESTIMANDS}: its figures do not follow from {MARGINALS} and spec.yaml"
 
 
-def _check_model(reader: Reader) -> Iterator[str]:
+def _check_model(reader: LinkedReader) -> Iterator[str]:
     """The model can be read, and has the spec's arrows, and groups of levels."""
-    bundle, own = reader.bundle, _of(reader)
-    if not isinstance(bundle, LinkedBundle):
+    bundle = reader.bundle
+    if bundle is None:
         return
     model, arrows = bundle.model, bundle.arrows
     parents = {**arrows.persons, **arrows.first, **arrows.steps}
-    parents[own.frame.now("end")] = arrows.end
+    parents[reader.frame.now("end")] = arrows.end
     foreign = [n for n, law in model.laws.items() if not {*law.parents} <= {*parents.get(n, ())}]
     yield from wrong(
         (bool(foreign), f"model.json: {foreign[:1]} has parents that the spec does not give it"),
@@ -238,12 +230,11 @@ def _check_model(reader: Reader) -> Iterator[str]:
 # --- the tables ---
 
 
-def _check_tables(reader: Reader) -> Iterator[str]:
+def _check_tables(reader: LinkedReader) -> Iterator[str]:
     """Both tables fit their domains; keys are 1 to the number of persons; visits are in order; and
     the rules hold in every person.
     """
-    own = _of(reader)
-    spec, frame, data = own.linked, own.frame, own.linked.dataset
+    spec, frame, data = reader.linked, reader.frame, reader.linked.dataset
     files, columns = table_files(spec), written_columns(spec)
     read = dict[str, dict[str, Floats]]()
     for name, (csv, _) in files.items():
@@ -317,11 +308,10 @@ def _numbers(column: Any, text: pd.Series[str], codes: npt.NDArray[np.uint16]) -
     return np.where(missing, math.nan, codes.astype(np.float64))
 
 
-def _check_parquet(reader: Reader, *, second: bool) -> Iterator[str]:
+def _check_parquet(reader: LinkedReader, *, second: bool) -> Iterator[str]:
     """The columns and types of a table, and in the same order the rows of its CSV."""
-    own = _of(reader)
-    name, (csv, parquet) = [*table_files(own.linked).items()][second]
-    columns, folder = written_columns(own.linked)[name], reader.folder
+    name, (csv, parquet) = [*table_files(reader.linked).items()][second]
+    columns, folder = written_columns(reader.linked)[name], reader.folder
     with (folder / csv).open("rb") as file:  # no field holds a line's end: names cannot
         rows = sum(block.count(b"\n") for block in iter(partial(file.read, 1 << 20), b"")) - 1
     yield from parquet_problems(folder / parquet, folder / csv, columns, rows)

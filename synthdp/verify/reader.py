@@ -167,7 +167,8 @@ class Reader:
         return read_text(self.folder / name)
 
 
-Check = Callable[[Reader], Iterator[str]]
+Check = Callable[[Any], Iterator[str]]
+"""What finds the problems of a bundle that a `Reader` reads."""
 
 
 def wrong(*claims: tuple[bool, str]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import synthdp
-from synthdp.cli.plan import watch
+from synthdp.cli import watch
 from synthdp.errors import BudgetError, SpecError
 from synthdp.spec import is_outcome, parse_any, unanswered
 from tests.api.conftest import CLINIC, clinic

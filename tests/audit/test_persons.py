@@ -25,7 +25,7 @@ from synthdp.audit import (
     read,
     replay_persons,
 )
-from synthdp.audit.mechanisms import calls as persons
+from synthdp.audit.mechanisms import persons
 from synthdp.bundle import Audit
 from synthdp.data import STEPS, CodedVisits, Views, VisitFrame, views_of
 from synthdp.model import STEP_PAIRS, plan_linked

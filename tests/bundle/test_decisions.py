@@ -13,7 +13,7 @@ import pytest
 
 import synthdp as face
 from synthdp.bundle import write_bundle
-from synthdp.cli.budget import budget_facts
+from synthdp.cli import budget_facts
 from synthdp.errors import BudgetError, GateError, OutputError, VerifyError, budget_note
 from synthdp.ledger import Decision, Lease, Ledger, database, decision_of, open_book
 from synthdp.release.gates import red_lines

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from synthdp.desk.serve import FILES, STATIC, _app, opened
+from synthdp.desk import FILES, STATIC, desk_app, opened
 from tests.api.test_reviews import make_finished
 from tests.desk.test_draft import CLINIC, ROOT
 from tests.tracking.test_ports import Open, ask
@@ -191,7 +191,7 @@ def test_no_route_spends_or_runs(tmp_path: Path) -> None:
     spec = tmp_path / "spec.yaml"
     spec.write_text(CLINIC.read_text())
     with opened(spec, port=None) as desk:
-        app = _app(desk.side, desk.of, print, set())
+        app = desk_app(desk.side, desk.of, print, set())
         routes = {(route.path, *sorted(route.methods)) for route in app.routes}
     assert routes == {
         *((path, "GET", "HEAD") for path in FILES), ("/state", "GET", "HEAD"), ("/change", "POST"),

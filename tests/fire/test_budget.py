@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 from test_conformance import TABLE, execute
 
-from synthdp.cli.budget import budget_facts, budget_svg, budget_text
+from synthdp.cli import budget_facts, budget_svg, budget_text
 from synthdp.cli.main import main
 from synthdp.errors import VerifyError
 from synthdp.ledger import Ledger, open_book

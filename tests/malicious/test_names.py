@@ -19,7 +19,7 @@ import yaml
 from synthdp.api.text import plan_text
 from synthdp.bundle import write_bundle
 from synthdp.bundle.certificate import Certificate
-from synthdp.cli.budget import budget_facts, budget_svg, budget_text
+from synthdp.cli import budget_facts, budget_svg, budget_text
 from synthdp.data import Domain
 from synthdp.errors import printable
 from synthdp.ledger import Ledger

@@ -9,15 +9,15 @@ import yaml
 
 from synthdp.data import VisitFrame
 from synthdp.errors import OutputError
-from synthdp.model.visits.effects import (
+from synthdp.model import (
     CASES,
     EffectRows,
     Window,
-    adjustment,
     apart,
     checked_adjustment,
     effect_rows,
     unrolled,
+    visit_adjustment,
     windows,
 )
 from synthdp.spec import ONE_STEP, LinkedSpec
@@ -48,7 +48,7 @@ def test_the_graph_says_what_to_adjust_for(
     asked: tuple[str, str], adjusted: tuple[str, ...]
 ) -> None:
     rows = effect_rows(FRAME, *asked)
-    assert adjustment(SPEC, FRAME, rows) == adjusted
+    assert visit_adjustment(SPEC, FRAME, rows) == adjusted
     for left_out in adjusted:  # none can be left out
         fewer = {rows.at[n] for n in adjusted if n != left_out}
         assert not all(w.valid(fewer) for w in windows(SPEC, FRAME, rows))
@@ -58,7 +58,7 @@ def test_the_graph_says_what_to_adjust_for(
 def test_what_two_slices_allow_all_visits_allow(asked: tuple[str, str]) -> None:
     """In the graph from the first visit on, with its own laws, at the second and later visits."""
     rows = effect_rows(FRAME, *asked)
-    adjusted = adjustment(SPEC, FRAME, rows)
+    adjusted = visit_adjustment(SPEC, FRAME, rows)
     t, y = rows.slices
     assert t is not None and y is not None
     for by in range(4):
@@ -91,9 +91,9 @@ def test_undeclared_pasts_count_unless_somebody_says_otherwise() -> None:
 def test_who_is_lost_before_the_outcome_may_not_depend_on_it() -> None:
     """Whoever is admitted may not come back, and is admitted again: nothing here tells apart."""
     with pytest.raises(OutputError, match="who is lost before the outcome"):
-        adjustment(SPEC, FRAME, effect_rows(FRAME, "visits.drug", "visits[+1].admitted"))
+        visit_adjustment(SPEC, FRAME, effect_rows(FRAME, "visits.drug", "visits[+1].admitted"))
     with pytest.raises(OutputError, match="who is lost before the outcome"):
-        adjustment(SPEC, FRAME, effect_rows(FRAME, "persons.smoker", "visits.stage"))
+        visit_adjustment(SPEC, FRAME, effect_rows(FRAME, "persons.smoker", "visits.stage"))
 
 
 @pytest.mark.parametrize(
@@ -119,13 +119,13 @@ def test_what_a_spec_allows_is_what_is_read() -> None:
 
 def test_without_arrows_there_is_no_effect() -> None:
     with pytest.raises(OutputError, match="no arrows lead there"):
-        adjustment(SPEC, FRAME, effect_rows(FRAME, "visits.admitted", "visits.drug"))
+        visit_adjustment(SPEC, FRAME, effect_rows(FRAME, "visits.admitted", "visits.drug"))
     predicted = SPEC.model_copy(
         update={"graph": SPEC.graph.model_copy(update={"mode": "predict", "edges": ()})}
     )
     rows: EffectRows = effect_rows(FRAME, "visits.drug", "visits.bp")
     with pytest.raises(OutputError, match="are no causes"):
-        adjustment(predicted, FRAME, rows)
+        visit_adjustment(predicted, FRAME, rows)
     assert checked_adjustment(predicted, FRAME, rows, ["visits.stage"]) == ("visits.stage",)
     assert not apart(predicted, FRAME, rows, ["visits.stage"], own_past=True)
     assert apart(predicted, FRAME, replace(rows, most=1), ["visits.stage"], own_past=True)

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from synthdp.data import STEPS, VisitFrame, written
 from synthdp.errors import VerifyError
-from synthdp.model import end_shift, load, plan_linked, save, trajectories
+from synthdp.model import end_shift, load_visits, plan_linked, save_visits, trajectories
 from synthdp.model.visits.fit import FittedVisits, fit
 from synthdp.privacy import read_linked
 from synthdp.privacy.mechanisms.marginals import NoisyTable
@@ -204,8 +204,8 @@ def distance(a: pd.Series, b: pd.Series) -> float:
 @pytest.mark.check
 def test_a_model_is_what_it_was_after_a_file_and_no_other_file_is_one(tmp_path: Path) -> None:
     frame, found = fitted(tmp_path, linked_spec(), made_up(120), 1.0)
-    save(found.model.value, tmp_path)
-    again = load(tmp_path, frame)
+    save_visits(found.model.value, tmp_path)
+    again = load_visits(tmp_path, frame)
     first, second = (
         trajectories(m, 200, rng=np.random.default_rng(3)) for m in (found.model.value, again)
     )
@@ -220,7 +220,7 @@ def test_a_model_is_what_it_was_after_a_file_and_no_other_file_is_one(tmp_path: 
         assert old in text
         (tmp_path / "model.json").write_text(text.replace(old, new, 1))
         with pytest.raises(VerifyError):
-            load(tmp_path, frame)
+            load_visits(tmp_path, frame)
 
 
 def test_each_person_is_charged_for_at_most_one_row_or_all_steps() -> None:

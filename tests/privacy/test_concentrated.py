@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from synthdp.privacy.events.concentrated import (
+from synthdp.privacy import (
     JUDGED_AT,
-    _convex_minorant,
     bounded_range_pld,
     concentrated_pld,
+    convex_minorant,
     discrete_gaussian_rho,
 )
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals
@@ -67,7 +67,7 @@ def test_renyi_bound_of_the_discrete_gaussian(sigma: float, shift: int, order: f
 
 def test_convex_minorant() -> None:
     x = np.array([0.0, 1.0, 2.0, 3.0, 4.0])
-    found = _convex_minorant(x, np.array([4.0, 3.5, 1.0, 0.8, 0.0]))
+    found = convex_minorant(x, np.array([4.0, 3.5, 1.0, 0.8, 0.0]))
     assert found.tolist() == [4.0, 2.5, 1.0, 0.5, 0.0]
 
 

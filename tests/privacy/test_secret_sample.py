@@ -17,9 +17,8 @@ from scipy import stats
 from synthdp.audit import Kept
 from synthdp.data import ColumnDomain, Domain
 from synthdp.errors import BudgetError
-from synthdp.privacy import ThresholdedGaussianDpEvent, accounting
+from synthdp.privacy import ThresholdedGaussianDpEvent, accounting, secret_sample_pld
 from synthdp.privacy.dpsgd.training import Training
-from synthdp.privacy.events.concentrated import secret_sample_pld
 from synthdp.privacy.events.gaussian import unit_sampled_gaussian
 from synthdp.privacy.events.kinds import (
     SecretSampleDpEvent,

@@ -14,6 +14,7 @@ import pytest
 from synthdp.errors import BudgetError
 from synthdp.ledger import (
     FOR_LOST,
+    NOTHING,
     Balance,
     Entry,
     Ledger,
@@ -22,8 +23,8 @@ from synthdp.ledger import (
     check_affordable,
     gaussian_delta,
     ledger_facts,
+    together,
 )
-from synthdp.ledger import composition as of_waves
 from synthdp.ledger import entries as of_entries
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import skeleton
@@ -136,9 +137,9 @@ def test_a_fault_in_the_rule_is_found(
     fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def wrong(always: Any, waves: Any, most: int) -> Any:
-        amounts = zip(of_waves.NOTHING, *waves.values(), strict=True)
+        amounts = zip(NOTHING, *waves.values(), strict=True)
         largest = [FAULTS[fault](list(amount), most or 1) for amount in amounts]
-        return of_waves.together([always, *zip(*largest, strict=True)])
+        return together([always, *zip(*largest, strict=True)])
 
     monkeypatch.setattr(of_entries, "of_series", wrong)
     found = False

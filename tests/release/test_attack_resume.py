@@ -81,7 +81,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(job: Any, rows: Any, **settings: int) -> AuditRecord:
         return audit_record(rows=rows, spends=spends_of(job.plan))
 
-    monkeypatch.setattr(plan, "without_rows", nothing)
+    monkeypatch.setattr(plan.AuditJob, "replayed", nothing)
     monkeypatch.setattr(plan, "audit_canaries", lambda *_, **__: one_audit())
 
 
@@ -270,9 +270,11 @@ def test_an_audit_of_a_bundle_goes_on(released: Any, trained: Trained) -> None:
     assert "enabled: false" in spec.read_text()
     out = released.folder / "elsewhere"
     with pytest.MonkeyPatch.context() as patch:
-        load = plan.load_spec
-        attacks = {"attacks": load(released.write(attacks=ATTACK).spec).attacks}
-        patch.setattr(plan, "load_spec", lambda path: load(path).model_copy(update=attacks))
+        read = plan.parse_any
+        attacked = released.write(attacks=ATTACK).spec.read_text(encoding="utf-8")
+        attacks = {"attacks": read(attacked, path="attacked").attacks}
+        changed = lambda text, path: read(text, path=path).model_copy(update=attacks)  # noqa: E731
+        patch.setattr(plan, "parse_any", changed)
         audit = partial(plan.audit_bundle, released.bundle, replay_only=False, out=out)
         interrupt(trained, 5, audit)
         record, _ = audit()

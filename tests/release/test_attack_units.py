@@ -107,7 +107,7 @@ def test_a_release_and_an_audit_hand_on_the_units_of_fitted_rows(
     record = audit_record(rows="real")
     folder = AttackFolder.open(tmp_path / "a")
     with pytest.raises(Stop):
-        plan._with_real_rows(job, record, folder, spec_folder=tmp_path, given=None)
+        job.on_real(record, folder, tmp_path, None)
     assert seen == [(60, UNITS[~held_out].tolist())] * 2
 
 

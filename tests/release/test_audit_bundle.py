@@ -121,7 +121,7 @@ def test_the_record_of_a_bundle_is_of_its_plan_and_has_its_tables(
     def nothing(job: Any, rows: Any, **settings: int) -> AuditRecord:
         return audit_record(rows=rows, spends=spends_of(job.plan) if planned else ())
 
-    monkeypatch.setattr("synthdp.audit.plan.without_rows", nothing)
+    monkeypatch.setattr("synthdp.audit.plan.AuditJob.replayed", nothing)
     planned = True
     record, path = audit_bundle(
         released.bundle, replay_only=True, out=released.folder / "elsewhere"

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from synthdp.audit import AttackFolder, Board
-from synthdp.audit.plan import AuditJob, _with_real_rows, audit
+from synthdp.audit.plan import AuditJob, audit
 from synthdp.data import Domain
 from synthdp.errors import DataError, SpecError
 from synthdp.ledger import Ledger
@@ -338,7 +338,7 @@ def test_an_audit_on_real_rows_takes_levels_alone_from_the_engine(
     monkeypatch.setattr("synthdp.privacy.source.read_frame", lambda *_: pytest.fail("into memory"))
     (folder / "coins").mkdir()
     coins = AttackFolder.open(folder / "coins")
-    _with_real_rows(job, None, coins, spec_folder=folder, given=None)  # type: ignore[arg-type]
+    job.on_real(None, coins, folder, None)  # type: ignore[arg-type]
     assert len(seen[0]) == {"arrow": PREDICT_ROWS, "sql": 1200}[engine]
 
 

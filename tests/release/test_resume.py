@@ -183,7 +183,7 @@ def test_of_a_command_that_spends_nothing_nothing_is_said(
 ) -> None:
     monkeypatch.setattr("synthdp.spec.load.loader.own_text", dying())
     assert synthdp("validate", tiny.write().spec).err == "synthdp: interrupted\n"
-    monkeypatch.setattr("synthdp.audit.plan.load_spec", dying())
+    monkeypatch.setattr("synthdp.audit.plan.parse_any", dying())
     done = synthdp("audit", tiny.spec, "--replay")
     assert done.code == 130 and "the same command goes on" in done.err
 

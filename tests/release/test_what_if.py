@@ -11,7 +11,7 @@ import yaml
 import synthdp
 from synthdp.data import Domain
 from synthdp.errors import BudgetError, OutputError
-from synthdp.model.planning import plan_for
+from synthdp.model import plan_for
 from synthdp.privacy import accounting
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.release import expected_quality

@@ -269,7 +269,7 @@ def refuse_none(rows: EffectRows, every: Collection[Window]) -> None:
         )
 
 
-def adjustment(spec: LinkedSpec, frame: VisitFrame, rows: EffectRows) -> tuple[str, ...]:
+def visit_adjustment(spec: LinkedSpec, frame: VisitFrame, rows: EffectRows) -> tuple[str, ...]:
     """Columns whose adjustment gives the effect by the graph, with few strata.
 
     Raises:
@@ -423,7 +423,7 @@ def measured_effect(spec: LinkedSpec, frame: VisitFrame, estimand: LinkedEffect)
     if estimand.steps > 1:
         z = state(spec, frame, rows, given)
     elif given is None:
-        z = adjustment(spec, frame, rows)
+        z = visit_adjustment(spec, frame, rows)
     else:
         z = checked_adjustment(spec, frame, rows, given)
     return MeasuredEffect(rows, z, given is not None, starts, estimand.steps)

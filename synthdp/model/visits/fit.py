@@ -42,12 +42,7 @@ from synthdp.data.visits import (
 )
 from synthdp.graph.discovery import Releaser
 from synthdp.graph.level_groups import LevelLaw, on_groups, starts_of
-from synthdp.graph.margins import (
-    Probabilities,
-    margin_probabilities,
-    one_way_probabilities,
-    pooled,
-)
+from synthdp.graph.margins import Probabilities, margin_probabilities, one_way_probabilities, pooled
 from synthdp.graph.predict import PairTables, pair_tables
 from synthdp.model.log_linear import drawn_levels
 from synthdp.model.visits.draw import Generated, generate
@@ -74,13 +69,15 @@ from synthdp.model.visits.planning import (
     VISIT_PAIRS,
     VisitArrows,
     arrows_of,
+    asked,
     at_end,
+    chosen_arrows,
     estimand_looks,
+    settled,
+    worth_counting,
 )
-from synthdp.model.visits.predict import asked, chosen_arrows, settled, worth_counting
 from synthdp.model.visits.questions import Look
-from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
-from synthdp.privacy.mechanisms.views import OnView
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import ESTIMAND, needed
 from synthdp.privacy.private import Released
 from synthdp.privacy.table import Columns
@@ -171,7 +168,6 @@ class Looks:
 
     def _released(self, purpose: str) -> Released[tuple[NoisyTable, ...]]:
         planned = needed(self.releaser.plan.linked.get(purpose), purpose)
-        assert isinstance(planned, OnView)
         return self.releaser.release(planned, purpose=purpose)
 
     def _add(self, purpose: str, tables: Released[tuple[NoisyTable, ...]]) -> None:
@@ -180,7 +176,7 @@ class Looks:
     def count(self, purpose: str, tables: Sequence[Columns]) -> None:
         """Count pairs, those with more cells and those of targets with less noise."""
         planned = self.releaser.plan.linked.get(purpose)
-        if not tables or not isinstance(planned, OnView):
+        if not tables or planned is None:
             return
         targets = {t.split(".", 1)[1] for t in self.spec.evaluation.targets}
 
@@ -199,7 +195,6 @@ class Looks:
         laws = level_laws(self.frame, self.seen.value)
         for purpose, _, look in estimand_looks(self.spec, self.frame):
             planned = self.releaser.plan.linked[purpose]
-            assert isinstance(planned, OnView)
             stated = None if self.chosen is None else self.chosen.starts(purpose)
             groups = look_groups(planned.domain, self.frame, look, laws, stated)
             chosen = planned.choose([look.columns], groups)
@@ -225,7 +220,6 @@ class Looks:
         self.count(LAST_PAIRS, rest[LAST_PAIRS])
         self.count(END_PAIRS, rest[END_PAIRS])
         planned = needed(self.releaser.plan.linked.get(STEP_PAIRS), STEP_PAIRS)
-        assert isinstance(planned, OnView) and isinstance(planned.inner, AdaptiveMarginals)
         steps = fit.people * float(fit.reached[2:].sum())
         noise = planned.inner.noise_multiplier
         steps = max(1.0, steps)

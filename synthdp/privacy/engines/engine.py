@@ -132,17 +132,6 @@ class Engine(Protocol):
         ...
 
 
-def check_cells(groups: LevelGroups, tables: Sequence[Columns]) -> None:
-    """Refuse a table of more cells than are counted.
-
-    Raises:
-        ValueError: there is one.
-    """
-    for columns in tables:
-        if groups.coarse.cells(columns) > MAX_CELLS:
-            raise ValueError(f"table {', '.join(columns)} has more than {MAX_CELLS} cells")
-
-
 class EngineTable(Table):
     """A table whose rows stay where they are.
 
@@ -184,10 +173,13 @@ class EngineTable(Table):
         """By the engine.
 
         Raises:
+            ValueError: a table has more cells than are counted.
             DataError: it broke off, or a file changed that has coins by place. What it said is left
                 out, since it may quote a row.
         """
-        check_cells(groups, tables)
+        for columns in tables:
+            if groups.coarse.cells(columns) > MAX_CELLS:
+                raise ValueError(f"table {', '.join(columns)} has more than {MAX_CELLS} cells")
         return self._asked(lambda: self._engine.count(groups, tables)) if tables else []
 
     def add_up(self, what: Summands, side: Side = "fit") -> Integers:

@@ -183,7 +183,8 @@ class DaskEngine:
             with Client(self.local[0], set_as_default=False) as client:
                 yield client
             return
-        shown = shown_scheduler(self.address)
+        scheme, mark, rest = self.address.rpartition("://")
+        shown = scheme + mark + rest.rpartition("@")[2]  # without user and password
         failed = ""
         try:
             client = Client(self.address, timeout=TIMEOUT_S, set_as_default=False)
@@ -226,12 +227,6 @@ def _own_cluster(workers: int) -> Any:
         )
     weakref.finalize(cluster, folder.cleanup)
     return cluster
-
-
-def shown_scheduler(address: str) -> str:
-    """An address without user and password."""
-    scheme, mark, rest = address.rpartition("://")
-    return scheme + mark + rest.rpartition("@")[2]
 
 
 def _gathered(futures: list[Any]) -> Iterator[Any]:

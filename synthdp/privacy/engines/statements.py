@@ -322,12 +322,10 @@ class Statement:
         for name in columns:
             level, size = f"{LEVEL}{index(name)}", groups.coarse[name].levels
             if name in groups.starts:
-                level = self._search(level, "whole", self._grouped(groups, name), 0)
+                starts = [(start, i) for i, start in enumerate(groups.starts[name])]
+                level = self._search(level, "whole", starts[1:], 0)
             cell = f"({cell} * {size} + {level})"
         return f"CAST({cell} AS BIGINT)"
-
-    def _grouped(self, groups: LevelGroups, name: str) -> list[tuple[int, int]]:
-        return [(start, i) for i, start in enumerate(groups.starts[name])][1:]
 
     def sampled(self, reading: Reading, kinds: Mapping[str, Kind], *, rate: float, key: str) -> str:
         """Levels of the rows of the units whose coin is below the rate.

@@ -74,7 +74,7 @@ def concentrated_pld(rho: float, *, width: float) -> pld.PrivacyLossDistribution
     below = slice(0, last)
     mirrored = -np.expm1(epsilons[below]) + np.exp(epsilons[below]) * deltas[:last:-1]
     deltas[below] = np.minimum(deltas[below], mirrored)
-    hull = _convex_minorant(np.exp(epsilons), deltas)
+    hull = convex_minorant(np.exp(epsilons), deltas)
     if hull[-1] > NO_PROTECTION:
         return nothing(width)
     return pld.PrivacyLossDistribution(
@@ -179,7 +179,7 @@ def _delta_bound(rho: float, epsilons: npt.NDArray[np.floating[Any]]) -> Floats:
     return bound
 
 
-def _convex_minorant(x: Floats, y: Floats) -> Floats:
+def convex_minorant(x: Floats, y: Floats) -> Floats:
     """The largest convex function below the points (x, y), at x; x must increase."""
     kept: list[int] = []
     for i in range(len(x)):

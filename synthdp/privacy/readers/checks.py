@@ -10,13 +10,7 @@ from synthdp.data.encoding import EncodedColumn
 from synthdp.data.kinds import COLUMN_KINDS
 from synthdp.errors import DataError
 from synthdp.spec.load.wording import look_alike
-from synthdp.spec.model import (
-    CsvSource,
-    Dataset,
-    IdUnit,
-    PrivacyUnit,
-    Source,
-)
+from synthdp.spec.model import CsvSource, Dataset, IdUnit, PrivacyUnit, Source
 
 
 def check_misfits(

@@ -15,8 +15,7 @@ from synthdp.cli.main import app
 from synthdp.data import VisitFrame
 from synthdp.errors import SpecError, SynthdpError, VerifyError
 from synthdp.inference import Answer, VisitQuestions, questions_of
-from synthdp.model import estimand_looks
-from synthdp.model.visits.effects import MeasuredEffect
+from synthdp.model import MeasuredEffect, estimand_looks
 from synthdp.release import planned_linked
 from synthdp.spec import linked_in
 from synthdp.verify import verify_bundle

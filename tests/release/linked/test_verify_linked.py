@@ -12,7 +12,7 @@ import pytest
 
 from synthdp.bundle import LINKED_DERIVED
 from synthdp.files import SUMS
-from synthdp.model import STEP_PAIRS, load, save
+from synthdp.model import STEP_PAIRS, load_visits, save_visits
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.release import linked
 from synthdp.verify import LinkedReader
@@ -261,9 +261,9 @@ def test_a_spec_of_other_visits_is_found(bundle: Path) -> None:
 @pytest.mark.check
 def test_a_model_of_other_shapes_is_found(bundle: Path) -> None:
     reader = LinkedReader(bundle)
-    model = load(bundle, reader.frame)
+    model = load_visits(bundle, reader.frame)
     model.numbers[:] = np.nan
-    save(model, bundle)
+    save_visits(model, bundle)
     assert "do not make one model" in problems(bundle)
     (bundle / "model.safetensors").write_bytes(b"\x80\x04pickle")
     assert "model.safetensors: cannot read the model" in problems(bundle)
