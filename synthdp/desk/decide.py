@@ -1,6 +1,4 @@
-"""The page on which somebody decides on a finished release: what it says of itself, confidential
-parts too, and a form. What the page has of it is `synthdp.api.reviews`; it reads no rows.
-"""
+"""The page on which somebody decides on a finished release, of what `synthdp.api.reviews` has."""
 
 from __future__ import annotations
 
@@ -84,7 +82,7 @@ class Case:
     def shown(self) -> Json:
         """The whole page as it stands."""
         now = self.now
-        status = ["verifying the bundle ..."] if self.counting else []
+        status = ["verifying the bundle ..."] * self.counting
         if now is not None:
             status += [now.decided, *(f"{what}: {text}" for what, text in now.facts.items())]
         parts = [("found", "Expected beside got", self._found), ("lines", "Red lines", self._lines),
@@ -134,9 +132,10 @@ class Case:
         return [{"kind": "frame", "label": "Internal report"} if there
                 else {"kind": "text", "text": "There is none beside this bundle."}]  # fmt: skip
 
-    def report(self) -> bytes:
-        """The internal report, as it is."""
-        return (self.out / reviews.REPORT).read_bytes()
+
+shown, act = Case.shown, Case.act
 
 
-shown, act, report = Case.shown, Case.act, Case.report
+def report(case: Case) -> bytes:
+    """The internal report, as it is."""
+    return (case.out / reviews.REPORT).read_bytes()

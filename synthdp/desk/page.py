@@ -437,6 +437,5 @@ def _turned(text: str, cause: str, effect: str, *, path: str) -> str:
 def _without(text: str, name: str, path: str) -> str:
     """The text without a column, which is dropped from the source too, unless it has the ids."""
     text = drafts.drop(text, ("columns", name), path=path)
-    if _at(drafts.said(text), ("dataset", "privacy_unit", "column")) == name:
-        return text
-    return drafts.add_item(text, DROP, name, path=path)
+    ids = _at(drafts.said(text), ("dataset", "privacy_unit", "column")) == name
+    return text if ids else drafts.add_item(text, DROP, name, path=path)

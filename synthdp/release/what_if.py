@@ -188,11 +188,21 @@ def _figures(option: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         weakest = quality["weakest_correlation"]
         yield "weakest correlation seen", "none" if weakest >= NONE_SEEN else f"{weakest:.2g}"
     for told in option["estimands"]:
-        widths = [f["half_width"] for f in told["figures"] if f["half_width"] is not None]
         if told["statistic"] != "table":  # whose noise stands above
-            wide = f"{max(widths):.2g}" if widths else "-"
-            yield f"estimand {told['name']}: 95% interval, ± at most", wide
-            yield f"estimand {told['name']}: refused, in plays", f"{told['refused']:.0%}"
+            yield from _of_figures(f"estimand {told['name']}", told)
     if quality["open_pairs"]:
         decidable = f"{quality['decidable_pairs']} of {quality['open_pairs']}"
         yield "pairs with a medium dependence that is seen", decidable
+
+
+def _of_figures(name: str, told: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Of each of a few figures, or of the widest of many, and whether all are refused."""
+    figures, many = told["figures"], len(told["figures"]) > 3
+    widths = [figure["half_width"] or 0.0 for figure in figures]
+    if many:
+        figures = [{"group": None, "half_width": max(widths), "refused": told["refused"]}]
+    for figure in figures:
+        of = f"{name}, {figure['group']}" if figure["group"] else name
+        wide = f"{figure['half_width']:.2g}" if figure["half_width"] else "-"
+        yield f"{of}: 95% interval, ±" + (f" of the widest of {len(widths)}" if many else ""), wide
+        yield f"{of}: refused{' as a whole' if many else ''}, in plays", f"{figure['refused']:.0%}"

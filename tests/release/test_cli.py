@@ -77,7 +77,8 @@ def test_plan_reads_no_row_and_shows_the_ledger(tiny: Any, synthdp: Any) -> None
     assert 0.99 < facts["epsilon_spent"] <= 1.0
     text = synthdp("plan", tiny.spec)
     assert text.code == 0 and re.search(
-        r"ledger: 0 spent before, 0\.\d+ after, cap 2\.5, by a Gaussian filter", text.out
+        r"ledger: 0 spent before, 0\.\d+ after, \d\.\d+ left of cap 2\.5, by a Gaussian filter",
+        text.out,
     )
 
 

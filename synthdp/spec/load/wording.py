@@ -280,7 +280,19 @@ def _tag(loc: Loc, rule: str, context: dict[str, Any], union: Any) -> SpecMistak
     if rule == "union_tag_not_found":
         return SpecMistake((*loc, key), "missing; it is required", f"one of: {listed}", "missing")
     tag = str(context["tag"])
-    return SpecMistake((*loc, key), f"got {got(tag)}; allowed: {listed}", nearest(tag, allowed))
+    meant = nearest(_MEANT.get(seen_as(tag), tag), allowed)
+    return SpecMistake((*loc, key), f"got {got(tag)}; allowed: {listed}", meant)
+
+
+_MEANT = {
+    **dict.fromkeys(("decimal", "float", "double", "real", "numeric", "continuous"), "number"),
+    **dict.fromkeys(("whole number", "count", "int64"), "integer"),
+    **dict.fromkeys(("yes/no", "bool", "logical", "binary", "flag"), "boolean"),
+    **dict.fromkeys(("ordered", "ordered categorical", "likert", "rank"), "ordinal"),
+    **dict.fromkeys(("nominal", "factor", "enum", "string", "choice"), "categorical"),
+    **dict.fromkeys(("timestamp", "time"), "datetime"),
+}
+"""What codebooks and other programs call a type of column here."""
 
 
 def _value(
