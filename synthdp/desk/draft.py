@@ -25,11 +25,9 @@ Forecast = tuple[dict[str, Any], str]
 
 
 class Text:
-    """A text, its digest (`seen`), what it says, what it shows and where its rows lie, as that of
-    the file at `path`. What is forecast besides it as it is are `epsilons`.
-    """
+    """A text of the file at `path`: its digest (`seen`), what it says and shows, where rows lie."""
 
-    epsilons = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
+    epsilons = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0)  # forecast besides its own
 
     def __init__(self, path: Path, text: str) -> None:
         self.text, self.seen = text, hashlib.sha256(text.encode()).hexdigest()
