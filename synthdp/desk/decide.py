@@ -29,7 +29,7 @@ class Case:
 
     def __init__(self, out: Path, ledger: str | None) -> None:
         reviews.finished(out)
-        self.out, self.ledger = out.absolute(), ledger
+        self.out, self.ledger, self.report = out.absolute(), ledger, out.absolute() / reviews.REPORT
         self.now: reviews.Review | None = None
         self.said, self.problem, self.counting = dict[str, str](), "", False
 
@@ -59,7 +59,7 @@ class Case:
                 self.problem = str(withheld(error))
             self.counting = False
 
-        threading.Thread(target=work, name="review", daemon=True).start()
+        threading.Thread(target=work, name="review").start()
 
     def act(self, asked: Json) -> None:
         """Keep what is said on the page, or begin to write the decision, or to read again.
@@ -128,14 +128,8 @@ class Case:
                 write | {"shut": bool(missed)}]  # fmt: skip
 
     def _report(self, now: reviews.Review) -> list[Json]:
-        there = (self.out / reviews.REPORT).is_file()
-        return [{"kind": "frame", "label": "Internal report"} if there
+        return [{"kind": "frame", "label": "Internal report"} if self.report.is_file()
                 else {"kind": "text", "text": "There is none beside this bundle."}]  # fmt: skip
 
 
 shown, act = Case.shown, Case.act
-
-
-def report(case: Case) -> bytes:
-    """The internal report, as it is."""
-    return (case.out / reviews.REPORT).read_bytes()

@@ -104,16 +104,17 @@ class Draft:
     def begin(self) -> None:
         """From here on forecast whatever the text is, in a process that is `shut`."""
         shut(self)
-        threading.Thread(target=self._forecast, name="forecast", daemon=True).start()
+        threading.Thread(target=self._forecast, name="forecast").start()
 
     def _forecast(self) -> None:
-        """Forecast the text as it stands, for ever; what nobody asks for any more is dropped."""
-        while self._asked.wait():
+        """Forecast the text as it stands, until the program ends; what is stale is dropped."""
+        alive = threading.main_thread().is_alive  # a thread that is cut off in a library aborts all
+        while self._asked.wait(0.5) or alive():
             self._asked.clear()
             now = self.now
             self._told = {key: told for key, told in self._told.items() if key[0] == now.seen}
             for epsilon in now.steps():
-                if self._asked.is_set():
+                if self._asked.is_set() or not alive():
                     break
                 if (now.seen, epsilon) not in self._told:
                     self._told[now.seen, epsilon] = _told(now.found, epsilon)

@@ -23,7 +23,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
+from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from synthdp.desk import page
@@ -57,7 +57,7 @@ class Desk:
     """A port that is listened at, the `token` it asks for, and the file that opens its page."""
 
     at: socket
-    side: Any  # the module of its page: `shown` and `act`, and perhaps `report`
+    side: Any  # the module of its page: `shown` and `act`
     of: Any  # what that page is of
     way_in: Path
     token: str = field(repr=False)
@@ -141,7 +141,7 @@ def desk_app(side: Any, of: Any, heard: Any, public: set[str]) -> Starlette:
 
     async def report(request: Request) -> Response:
         public.discard(request.url.path)
-        return HTMLResponse(side.report(of), headers=OF_REPORT)
+        return FileResponse(of.report, headers=OF_REPORT)
 
     routes = [*(Route(path, file) for path in FILES), Route("/state", state)]
     routes.append(Route("/change", change, methods=["POST"]))
