@@ -13,13 +13,13 @@ pytestmark = pytest.mark.check
 
 
 MOST = {
-    "lines of the product": 90_734,
+    "lines of the product": 90_989,
     "files": 300,
-    "decisions per 100 lines of code": 27.5,
+    "decisions per 100 lines of code": 27.6,
     "imports, % of lines": 6.8,
     "functions per 1,000 lines": 56.4,
     "tuning numbers of modules": 150,
-    "modules that tests import by name": 127,
+    "modules that tests import by name": 121,
     "loose modules": 6,
     "rooms": 19,
     "arrows between rooms": 114,

@@ -2,7 +2,4 @@
 
 from synthdp import door
 
-__getattr__ = door(
-    __name__,
-    "draft page serve",
-)
+__getattr__ = door(__name__, "draft page serve decide")

@@ -130,6 +130,3 @@ class Case:
     def _report(self, now: reviews.Review) -> list[Json]:
         return [{"kind": "frame", "label": "Internal report"} if self.report.is_file()
                 else {"kind": "text", "text": "There is none beside this bundle."}]  # fmt: skip
-
-
-shown, act = Case.shown, Case.act

@@ -57,7 +57,7 @@ class Desk:
     """A port that is listened at, the `token` it asks for, and the file that opens its page."""
 
     at: socket
-    side: Any  # the module of its page: `shown` and `act`
+    side: Any  # has `shown` and `act` of it
     of: Any  # what that page is of
     way_in: Path
     token: str = field(repr=False)
@@ -99,8 +99,8 @@ def opened(path: Path, *, port: int | None, ledger: str | None = None) -> Iterat
     """
     side: Any = page
     if path.is_dir():
-        from synthdp.desk import decide as side  # the other page's process imports no verifier
-    of = side.Case(path, ledger) if path.is_dir() else Draft(path)
+        from synthdp.desk.decide import Case as side  # the other page's process has no verifier
+    of = side(path, ledger) if path.is_dir() else Draft(path)
     token = secrets.token_urlsafe(32)
     folder = Path(tempfile.mkdtemp(prefix="synthdp-desk-"))  # 0700
     try:

@@ -38,7 +38,7 @@ def set_value(text: str, loc: Loc, value: object, *, path: str = "spec") -> str:
     >>> set_value("privacy:\\n  epsilon: 1  # all\\n", ("privacy", "epsilon"), 2)
     'privacy:\\n  epsilon: 2  # all\\n'
     """
-    return _edited(text, loc, plain(value, loc, path), set_at, path)
+    return _edited(text, loc, as_plain(value, loc, path), set_at, path)
 
 
 def add_item(text: str, loc: Loc, value: object, *, path: str = "spec") -> str:
@@ -47,7 +47,7 @@ def add_item(text: str, loc: Loc, value: object, *, path: str = "spec") -> str:
     >>> add_item("gates:\\n  - a  # first\\n", ("gates",), "b")
     'gates:\\n  - a  # first\\n  - b\\n'
     """
-    items = [*_items(text, loc), plain(value, loc, path)]
+    items = [*_items(text, loc), as_plain(value, loc, path)]
     return _edited(text, loc, items, set_at, path)
 
 
@@ -109,7 +109,7 @@ def _arrow(causes: list[str], effects: list[str]) -> object:
     return as_map
 
 
-def plain(value: object, loc: Loc, path: str) -> Any:
+def as_plain(value: object, loc: Loc, path: str) -> Any:
     """A value as YAML would give it back."""
     try:
         return json.loads(json.dumps(value, ensure_ascii=False, allow_nan=False))

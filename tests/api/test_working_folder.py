@@ -18,8 +18,9 @@ from synthdp.errors import BudgetError, OutputError
 from synthdp.ledger import Ledger
 from synthdp.privacy import read_query
 from synthdp.privacy.engines.on_sql import SqlEngine
-from synthdp.release import job, tracked
+from synthdp.release import job
 from synthdp.spec.model import Categorical, SqlSource
+from synthdp.tracking import tracker
 from tests.api.conftest import CLINIC, clinic
 from tests.privacy.engines.tables import reading_of
 
@@ -152,7 +153,6 @@ def test_a_run_goes_on_with_the_paths_that_it_began_with(
     out: str | None,
 ) -> None:
     stores = list[Path]()
-    tracker = tracked.tracker
     monkeypatch.setattr(
         "synthdp.release.tracked.tracker",
         lambda *a, folder, **k: stores.append(folder) or tracker(*a, folder=folder, **k),

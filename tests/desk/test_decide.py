@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from synthdp.api import reviews
-from synthdp.desk.decide import Case, act, shown
+from synthdp.desk import Case
 from synthdp.errors import OutputError
 from tests.api.test_reviews import NOT_CROSSED, SAID, make_finished
 from tests.desk.test_draft import parts, settled, trapped
@@ -18,7 +18,7 @@ def test_the_page_has_what_python_has_and_writes_once_it_is_whole(tmp_path: Path
     out = make_finished(tmp_path / "<img src=x onerror=alert(1)>")
     case = Case(out, str(out / "ledger.db"))
     case._start(tuple)
-    assert "not verified" in shown(case)["sections"][0]["shut"]
+    assert "not verified" in Case.shown(case)["sections"][0]["shut"]
     page, found = settled(case.shown), reviews.review(out, case.ledger)
     text, tables = json.dumps(page), [part for part in parts(page, "found") if "rows" in part]
     told = [f"{line.what}: {line.found}" for line in found.red_lines]
@@ -30,13 +30,13 @@ def test_the_page_has_what_python_has_and_writes_once_it_is_whole(tmp_path: Path
     assert parts(page, "form")[-1]["shut"]
     for wrong in ({"do": "decide", "seen": "another"}, {"do": "release"}):
         with pytest.raises(OutputError, match="nothing was recorded"):
-            act(case, wrong)
-    act(case, {"do": "decide", "seen": page["seen"]})
+            Case.act(case, wrong)
+    Case.act(case, {"do": "decide", "seen": page["seen"]})
     assert "nothing was recorded: no answer" in settled(case.shown)["said"]
     said = [([key], value) for key, value in (SAID | NOT_CROSSED).items()]
-    act(case, {"do": "set", "values": said})
-    assert not parts(shown(case), "form")[-1]["shut"]
-    act(case, {"do": "decide", "seen": page["seen"]})
+    Case.act(case, {"do": "set", "values": said})
+    assert not parts(Case.shown(case), "form")[-1]["shut"]
+    Case.act(case, {"do": "decide", "seen": page["seen"]})
     assert "decided: yes, by A. Reviewer on " in settled(case.shown)["status"][0]
     assert settled(case.shown)["said"] == "" and (out / "decision.md").exists()
 

@@ -26,7 +26,7 @@ from pydantic import ValidationError
 from synthdp.errors import SpecError, SpecProblem
 from synthdp.spec.addresses import home
 from synthdp.spec.checks.checks import cross_problems
-from synthdp.spec.edit import plain, put, set_at
+from synthdp.spec.edit import as_plain, put, set_at
 from synthdp.spec.load.wording import Mistake, SpecMistake, field_of, findings, unreadable
 from synthdp.spec.load.yaml_tree import LIMITS, Node, read
 from synthdp.spec.model import LinkedSpec, ReleaseSpec
@@ -253,7 +253,7 @@ def replaced(text: str, changes: Mapping[str, Any], *, path: str) -> str:
             hint = f'say which: replace(**{{"{hint}": ...}})'
             raise SpecError([SpecProblem(path, 1, 1, name, told, hint)])
         loc = (name,) if name in sections else (*homes[:1], *name.split("."))
-        text = set_at(text, loc, plain(value, (name,), path), lines=True)
+        text = set_at(text, loc, as_plain(value, (name,), path), lines=True)
     return text
 
 
