@@ -125,6 +125,7 @@ def test_what_another_program_wrote_is_kept(browser: Any, tmp_path: Path) -> Non
         cell(page, "age", "upper").fill("99")
         page.keyboard.press("Enter")
         page.get_by_text("changed by another program; nothing was written").wait_for()
+        assert cell(page, "age", "upper").get_attribute("aria-errormessage") == "said"
         assert desk.spec.read_text() == other
         page.get_by_role("button", name="read it again").click()
         page.get_by_role("button", name="read it again").wait_for(state="detached")

@@ -6,7 +6,7 @@ if (location.hash.startsWith("#desk=")) {
   sessionStorage.setItem(key, location.hash.slice(6));
   history.replaceState(null, "", location.pathname);
 }
-let page = null, queue = Promise.resolve(), timer = 0, showing = false;
+let page = null, queue = Promise.resolve(), timer = 0, showing = false, pressed = false, waiting = null;
 
 function el(name, attributes = {}, ...inside) {
   const made = document.createElement(name);
@@ -160,6 +160,7 @@ function paste(event) {
 // --- the page ---
 
 function show(now) {
+  if (pressed) return void (waiting = now);  // a press ends on what it began on
   showing = true;
   const before = page, active = document.activeElement, held = active && {
     id: active.id, value: active.value, from: active.selectionStart, to: active.selectionEnd,
@@ -182,6 +183,9 @@ function show(now) {
       ...(part.shut ? [el("p", {class: "about"}, part.shut)]
         : part.parts.map((of, j) => KINDS[of.kind](of, `${part.id}:${j}`))));
   });
+  for (const one of now.said ? main.querySelectorAll("[data-value]") : []) {  // what is not in the file says so
+    if (one.value !== one.dataset.value) for (const [name, is] of [["invalid", "true"], ["errormessage", "said"]]) one.setAttribute("aria-" + name, is);
+  }
   const again = held && held.id && at(held.id);
   if (again && again !== active) {
     again.focus({preventScroll: true});
@@ -193,5 +197,11 @@ function show(now) {
   if (now.counting) timer = setTimeout(look, 700);
 }
 
+for (const event of ["keydown", "pointerdown"]) addEventListener(event, () => { pressed = true; }, true);
+for (const event of ["keyup", "pointerup", "pointercancel", "blur"]) addEventListener(event, ({target}) => {
+  if (event === "blur" && target !== window) return;
+  pressed = false;
+  setTimeout(() => { if (waiting && !pressed) { const now = waiting; waiting = null; show(now); } });
+}, true);
 addEventListener("focus", look);
 look();
