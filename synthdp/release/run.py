@@ -151,8 +151,8 @@ def resume(
         SpecError: the new spec changes what the run was paid for.
         BudgetError: the ledger does not allow it.
     """
+    check_alone()
     with reopened(out) as (folder, ledger):
-        check_alone()
         if spec_path is None:
             check_spec(folder, ledger)
         else:

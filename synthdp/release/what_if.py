@@ -202,7 +202,7 @@ def _of_figures(name: str, told: Mapping[str, Any]) -> Iterator[tuple[str, str]]
     if many:
         figures = [{"group": None, "half_width": max(widths), "refused": told["refused"]}]
     for figure in figures:
-        of = f"{name}, {figure['group']}" if figure["group"] else name
+        of = name if len(figures) == 1 else f"{name}, {figure['group'] or 'over all rows'}"
         wide = f"{figure['half_width']:.2g}" if figure["half_width"] else "-"
         yield f"{of}: 95% interval, ±" + (f" of the widest of {len(widths)}" if many else ""), wide
         yield f"{of}: refused{' as a whole' if many else ''}, in plays", f"{figure['refused']:.0%}"

@@ -115,6 +115,7 @@ def reserved(spec: ReleaseSpec) -> dict[str, Any]:
     )
     job: Any = SimpleNamespace(
         spec=spec,
+        written=spec,
         plan=SimpleNamespace(digest="d", bound=(0.1, 1e-9), holdout=0.0),
         ledger=Ledger(),
         folder=folder,

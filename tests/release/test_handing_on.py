@@ -285,6 +285,7 @@ def test_a_resumed_run_has_the_audit_of_a_new_one_and_no_new_ledger(
 
     monkeypatch.setattr(release_module, "public_audit", lambda out, plan: audit)
     monkeypatch.setattr(release_module, "open_ledger", open_ledger)
+    monkeypatch.setattr("synthdp.release.open_session.open_ledger", open_ledger)
     monkeypatch.setattr(release_module, "check_affordable", lambda *_: None)
     monkeypatch.setattr(release_module, "carry_out", lambda job, **_: job)
     made: Any = tiny.write().release()

@@ -123,7 +123,10 @@ def test_no_stage_of_a_release_comes_twice(
     """What is logged is named for what it is; where nothing is logged, no stage says so."""
     monkeypatch.setattr(run, "record_publication", lambda *_, **__: None)
     monkeypatch.setattr(run, "record_judgement", lambda *_, **__: None)
-    monkeypatch.setattr(run, "tracker", lambda *_, **__: nullcontext(SimpleNamespace(warnings=())))
+    monkeypatch.setattr(
+        "synthdp.release.tracked.tracker",
+        lambda *_, **__: nullcontext(SimpleNamespace(warnings=())),
+    )
     begun: list[str] = []
     heard = Heard()
     monkeypatch.setattr(heard, "finish", lambda title, seconds: begun.append(title))

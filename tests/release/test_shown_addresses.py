@@ -163,7 +163,7 @@ def test_a_server_that_goes_away_leaves_a_bundle_and_a_command(
 
     tiny.write(tracking={"enabled": True})
     with monkeypatch.context() as patch:
-        patch.setattr("synthdp.release.run.tracker", _unasked)
+        patch.setattr("synthdp.release.tracked.tracker", _unasked)
         patch.setattr("synthdp.release.job.sample", _raiser(KeyboardInterrupt()))
         assert synthdp("release", tiny.spec, "--out", tiny.out).code == 130
     with monkeypatch.context() as patch:

@@ -56,7 +56,7 @@ def test_a_release_tells_no_count_of_real_rows(
     rows = make_table()
     rows.loc[: MISFITS - 1, "weight"] = 500.0
     told = Told()
-    monkeypatch.setattr("synthdp.release.run.tracker", lambda *_, **__: told)
+    monkeypatch.setattr("synthdp.release.tracked.tracker", lambda *_, **__: told)
     tiny.write(rows, dataset={"out_of_domain": "clamp"}).release()
     # Associations are told where both tables have some: with noise as it is, not always.
     assert set(told.figures) - {"association_rmse"} == METRICS and told.settings == {}
@@ -72,7 +72,7 @@ def test_questions_that_got_an_answer_are_counted(
 ) -> None:
     told, asks = Told(), ("share(sex == 'female')", "mean(weight) where visits > 9999")
     asked = [{"kind": "question", "ask": ask} for ask in asks]
-    monkeypatch.setattr("synthdp.release.run.tracker", lambda *_, **__: told)
+    monkeypatch.setattr("synthdp.release.tracked.tracker", lambda *_, **__: told)
     shares = {"measure": 0.2, "train": 0.3, "estimands": 0.5}
     tiny.write(make_table(), privacy={"shares": shares}, estimands=asked).release(
         accept_refusals=True
