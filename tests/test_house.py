@@ -13,7 +13,7 @@ pytestmark = pytest.mark.check
 
 
 MOST = {
-    "lines of the product": 90_989,
+    "lines of the product": 90_986,
     "files": 300,
     "decisions per 100 lines of code": 27.6,
     "imports, % of lines": 6.8,
