@@ -39,11 +39,10 @@ from joblib import Parallel, delayed
 from benchmarks.bif import BayesianNetwork, parse_bif, read_bif
 from benchmarks.random_networks import random_network
 from synthdp.data.domain import Domain
-from synthdp.drawing.charts import BOUND, GREEN, GREY, OCHRE, SYNTHETIC
+from synthdp.drawing import BOUND, GREEN, GREY, OCHRE, SYNTHETIC
 from synthdp.graph.causal import CausalGraph, GraphEdge, arc_f1, difference
 from synthdp.graph.chi_square import Answer, Query
-from synthdp.graph.discovery import ALGORITHMS, algorithm_named
-from synthdp.graph.discovery.skeleton import pc_skeleton
+from synthdp.graph.discovery import ALGORITHMS, algorithm_named, pc_skeleton
 from synthdp.graph.knowledge import Knowledge, Pdag, meek, orient_colliders, unshielded
 from synthdp.graph.tables import NoisyTables
 from synthdp.privacy.calibration import make_search_plan

@@ -130,7 +130,7 @@ compute: {{threads: {point.threads}, engine: {engine}}}
 
 def run_here(point: Point, folder: Path) -> dict[str, float]:
     """The work of a point, whose table lies in `folder`, in this process."""
-    from synthdp.privacy.engines.engine import EngineTable
+    from synthdp.privacy.engines import EngineTable
     from synthdp.release.graph_only import run_graph
     from synthdp.release.run import release
 

@@ -35,7 +35,7 @@ from synthdp.model.ancestral import Architecture
 from synthdp.model.fit import architecture_for
 from synthdp.model.network import CausalVae
 from synthdp.model.planning import plan_for
-from synthdp.privacy.dpsgd.settings import LATTICE_BITS, DpSgd
+from synthdp.privacy.dpsgd import LATTICE_BITS, DpSgd
 from synthdp.privacy.dpsgd.training import Training, Weights
 from synthdp.privacy.noise import Floats, Streams
 from synthdp.privacy.plan import TRAIN, needed

@@ -11,7 +11,7 @@ import matplotlib
 from cycler import cycler
 from matplotlib.font_manager import get_font_names
 
-from synthdp.drawing.charts import (
+from synthdp.drawing import (
     BOUND,
     FONTS,
     GREEN,

@@ -38,7 +38,7 @@ from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import encode
 from synthdp.graph.chi_square import Answer, Query
 from synthdp.graph.contrib.rcit_pc import RCIT_PC, MomentTests, planned_moments
-from synthdp.graph.discovery.skeleton import pc_skeleton
+from synthdp.graph.discovery import pc_skeleton
 from synthdp.graph.knowledge import Knowledge
 from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.mechanisms.moments import MomentMatrix, NoisyMoments

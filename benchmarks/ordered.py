@@ -31,9 +31,8 @@ from benchmarks.tables_protocol import PublicTable
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode_column
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.discovery import algorithm_named
+from synthdp.graph.discovery import Skeleton, algorithm_named, pc_skeleton
 from synthdp.graph.discovery.measured_pc import measured_pc
-from synthdp.graph.discovery.skeleton import Skeleton, pc_skeleton
 from synthdp.privacy.calibration import make_search_plan
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.load.loader import parse_spec

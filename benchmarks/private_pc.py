@@ -11,7 +11,7 @@ from synthdp.data.encoding import Codes
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery import algorithm_named
 from synthdp.privacy.calibration import make_search_plan
-from synthdp.privacy.events.base import Adjacency
+from synthdp.privacy.events import Adjacency
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.model import Graph
 

@@ -30,7 +30,7 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.model.fit import causal_vae
 from synthdp.model.network import CausalVae
 from synthdp.model.planning import plan_for
-from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.dpsgd import DpSgd
 from synthdp.privacy.dpsgd.training import _Trainer
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import TRAIN, needed

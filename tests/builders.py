@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from synthdp.bundle import Audit, AuditRecord, DeclaredAttack, Membership
-from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.dpsgd import DpSgd
 from synthdp.spec.model import ReleaseSpec, Shares
 
 

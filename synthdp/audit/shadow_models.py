@@ -32,12 +32,12 @@ from synthdp.model.fit import Fitted, assemble, build_start, fit, measure, train
 from synthdp.model.planning import plan_for
 from synthdp.model.sampling import sample
 from synthdp.privacy.calibration import sample_rate
+from synthdp.privacy.dpsgd import DpSgd
 from synthdp.privacy.dpsgd.batched import train_side_by_side
-from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training, Weights
 from synthdp.privacy.events.kinds import event_to_json
+from synthdp.privacy.mechanisms import PlannedMechanism
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
-from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
 from synthdp.privacy.plan import TARGETS, TRAIN, ReleasePlan, needed
 from synthdp.privacy.private import Released
 from synthdp.privacy.session import Rehearsal

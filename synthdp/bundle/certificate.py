@@ -16,7 +16,7 @@ from pydantic import Field
 
 from synthdp import __version__
 from synthdp.bundle.audit_record import AuditRecord
-from synthdp.drawing.charts import COOL, FAINT, HOT, frame, label, line, shortened
+from synthdp.drawing import COOL, FAINT, HOT, frame, label, line, shortened
 from synthdp.evaluate.dp_scores import DpScores
 from synthdp.ledger.entries import Entry
 from synthdp.privacy import accounting

@@ -22,7 +22,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 
 from synthdp.bundle.audit_record import SANITY, AuditRecord
 from synthdp.bundle.certificate import Certificate, ReleasedFile
-from synthdp.drawing.charts import safe, shortened
+from synthdp.drawing import safe, shortened
 from synthdp.errors import BudgetError
 from synthdp.evaluate.dp_scores import LEVEL, ChargedScore, headline
 from synthdp.privacy.events import kinds

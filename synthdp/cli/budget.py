@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from synthdp.api.text import Rows, render
-from synthdp.drawing.charts import COOL, FAINT, HOT, INK, frame, label, line, shortened
+from synthdp.drawing import COOL, FAINT, HOT, INK, frame, label, line, shortened
 from synthdp.errors import BudgetError, printable
 from synthdp.ledger.composition import Wave
 from synthdp.ledger.entries import Balance, Entry, balance_of_entries

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import networkx as nx
 
-from synthdp.drawing.charts import FAINT, INK, arrow_head, fixed, frame, label, line, safe, short
+from synthdp.drawing import FAINT, INK, arrow_head, fixed, frame, label, line, safe, short
 from synthdp.graph.knowledge import Pair
 
 if TYPE_CHECKING:

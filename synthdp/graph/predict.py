@@ -51,8 +51,8 @@ from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.graph import margins as smoothing
 from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.discovery import Releaser
 from synthdp.graph.discovery.measuring import COLUMNS, SCREEN, measure_round, screen_round, screened
-from synthdp.graph.discovery.skeleton import Releaser
 from synthdp.graph.knowledge import Pair
 from synthdp.graph.level_groups import LevelLaw, equal_groups, groups_of, on_groups
 from synthdp.graph.margins import Floats, Probabilities

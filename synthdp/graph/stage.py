@@ -27,8 +27,8 @@ from synthdp.graph.prior import PublicRows
 from synthdp.graph.validation import ValidationReport, implications, required_tables
 from synthdp.graph.waves import Tables
 from synthdp.privacy.calibration import adaptive_round
+from synthdp.privacy.mechanisms import Mechanism
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.privacy.mechanisms.mechanism import Mechanism
 from synthdp.privacy.plan import MechanismFactory, ReleasePlan
 from synthdp.privacy.private import Released
 from synthdp.spec.model import Graph

@@ -43,7 +43,7 @@ from synthdp.data.domain import Domain
 from synthdp.errors import GateError
 from synthdp.graph.causal import CausalGraph, Provenance
 from synthdp.graph.chi_square import Answer, Query
-from synthdp.graph.discovery.skeleton import QueryTests
+from synthdp.graph.discovery import QueryTests
 from synthdp.graph.knowledge import Pair
 from synthdp.graph.tables import NoisyTables
 from synthdp.privacy.mechanisms.marginals import NoisyTable

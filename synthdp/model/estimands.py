@@ -28,9 +28,9 @@ from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError
 from synthdp.graph.causal import CausalGraph, adjustment
 from synthdp.privacy.calibration import expected_fit_rows
+from synthdp.privacy.mechanisms import PlannedMechanism
 from synthdp.privacy.mechanisms import sums as noisy
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
-from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
 from synthdp.privacy.mechanisms.sums import (
     NUMBER,
     SQUARE,

@@ -37,9 +37,9 @@ from synthdp.model.target_stage import TargetRegression, into_network, without_t
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.dpsgd.training import Training, Weights
 from synthdp.privacy.journal import Checkpoints
+from synthdp.privacy.mechanisms import Mechanism
 from synthdp.privacy.mechanisms.frequent_texts import NoisyTexts
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.privacy.mechanisms.mechanism import Mechanism
 from synthdp.privacy.mechanisms.sums import ContrastBudget, Sums
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.plan import (

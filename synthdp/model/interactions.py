@@ -35,7 +35,7 @@ from synthdp.graph.level_groups import LevelLaw
 from synthdp.graph.margins import Floats, Probabilities, body_of, pooled
 from synthdp.graph.predict import prediction_order
 from synthdp.privacy.calibration import expected_fit_rows
-from synthdp.privacy.events.base import UNITS
+from synthdp.privacy.events import UNITS
 from synthdp.privacy.mechanisms.interaction_screen import (
     AnySign,
     Family,

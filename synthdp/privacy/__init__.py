@@ -4,7 +4,7 @@ from synthdp import door
 
 __getattr__ = door(
     __name__,
-    "events.base mechanisms.mechanism mechanisms.anm mechanisms.sums "
+    "events mechanisms mechanisms.anm mechanisms.sums "
     "mechanisms.frequent_texts mechanisms.interaction_screen mechanisms.private_search "
     "mechanisms.ranks mechanisms.views readers.checks readers.query inspection linked "
     "dpsgd.batched events.concentrated events.kernel",

@@ -5,7 +5,7 @@ uses Google's dp-accounting PLDs with its pessimistic (connect-the-dots) discret
 epsilon is an upper bound [Doroshenko et al., "Connect the Dots", arXiv:2207.04380v1, Theorem 3.2
 and Corollary 3.3].
 
-What one event costs is known by its kind (`privacy.events.base`): a new kind changes nothing here.
+What one event costs is known by its kind (`privacy.events`): a new kind changes nothing here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scipy.special import log_ndtr, ndtr
 
 from synthdp.errors import BudgetError
 from synthdp.ledger.composition import LARGEST_MU, lost_beside
-from synthdp.privacy.events.base import Adjacency, composed, epsilon_for
+from synthdp.privacy.events import Adjacency, composed, epsilon_for
 from synthdp.privacy.events.kinds import cost_of, kind_of, leaves
 
 # Widths of the loss grid. A wider grid costs tightness, never soundness; the mixture of Gaussians

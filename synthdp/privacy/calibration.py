@@ -19,11 +19,11 @@ from scipy.special import log_ndtr, ndtr
 from synthdp.data.cells import cells_domain
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError
-from synthdp.privacy.dpsgd.settings import DpSgd
-from synthdp.privacy.events.base import UNITS, Adjacency
+from synthdp.privacy.dpsgd import DpSgd
+from synthdp.privacy.events import UNITS, Adjacency
+from synthdp.privacy.mechanisms import PlannedMechanism
 from synthdp.privacy.mechanisms.frequent_texts import TextBudget
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals, OnCounts
-from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
 from synthdp.privacy.mechanisms.scores import ScoreBudget, compared
 from synthdp.privacy.mechanisms.sums import ProductSums
 from synthdp.privacy.plan import MechanismFactory, ReleasePlan

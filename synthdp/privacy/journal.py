@@ -17,7 +17,7 @@ from typing import Protocol
 from synthdp.errors import OutputError, disk_errors
 from synthdp.files import check_plain, write_whole
 from synthdp.ledger.ledger import Lease
-from synthdp.privacy.mechanisms.mechanism import Arrays
+from synthdp.privacy.mechanisms import Arrays
 
 
 class Checkpoints(Protocol):

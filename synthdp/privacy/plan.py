@@ -20,12 +20,12 @@ from pydantic import SerializerFunctionWrapHandler, model_serializer
 from synthdp.errors import BudgetError
 from synthdp.ledger.entries import Bound
 from synthdp.privacy import accounting
-from synthdp.privacy.dpsgd.settings import DpSgd
-from synthdp.privacy.events.base import Adjacency
+from synthdp.privacy.dpsgd import DpSgd
+from synthdp.privacy.events import Adjacency
 from synthdp.privacy.events.kinds import event_to_json, kind_of, with_holdout
+from synthdp.privacy.mechanisms import PlannedMechanism
 from synthdp.privacy.mechanisms.frequent_texts import TextBudget
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
-from synthdp.privacy.mechanisms.mechanism import PlannedMechanism
 from synthdp.privacy.mechanisms.scores import ScoreBudget
 from synthdp.privacy.mechanisms.sums import ProductSums
 from synthdp.spec.model import Model

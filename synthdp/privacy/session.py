@@ -39,8 +39,8 @@ from synthdp.errors import BoundaryError, BudgetError
 from synthdp.ledger.ledger import Lease, Ledger
 from synthdp.privacy.events.kinds import event_to_json
 from synthdp.privacy.journal import Checkpoints, Journal
+from synthdp.privacy.mechanisms import Arrays, Mechanism
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
-from synthdp.privacy.mechanisms.mechanism import Arrays, Mechanism
 from synthdp.privacy.mechanisms.sums import SumMechanism
 from synthdp.privacy.noise import Streams, fresh_generator
 from synthdp.privacy.plan import ReleasePlan

@@ -27,6 +27,7 @@ import numpy as np
 import pandas as pd
 from pydantic import TypeAdapter
 
+from synthdp import drawing
 from synthdp.audit.folder import AttackFolder, audit_folder
 from synthdp.audit.membership import WHITE_BOX, Board
 from synthdp.audit.plan import on_real_rows, public_graph, simulated_twin, twin_units
@@ -41,7 +42,6 @@ from synthdp.audit.shadow_models import (
 from synthdp.bundle.audit_record import CONFIDENTIAL_FILE, SANITY
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
-from synthdp.drawing import charts
 from synthdp.errors import OutputError, disk_errors, one_thread
 from synthdp.evaluate.learners import PAPER_CLASSIFIERS, random_targets, summarize
 from synthdp.evaluate.utility import UtilityReport, trainings, utility
@@ -478,7 +478,7 @@ def picture(found: Study) -> str:
             ends = [(a.value, a.lower, a.upper) for a in advantages]
             seen.append((f"{extractor} with {classifier}, {at(epsilon)}", ends))
     drawn = {
-        f"Advantage of an attack: {COLOURS}": charts.intervals(
+        f"Advantage of an attack: {COLOURS}": drawing.intervals(
             seen, label="advantage (0: guessing)", alt="advantages of attacks by arm"
         )
     }
@@ -491,5 +491,5 @@ def picture(found: Study) -> str:
             rows += [(at(epsilon), ends)] if len(ends) == len(own) else []
         if rows:
             title = f"{figure.split()[0].upper()} lost by learning from synthetic rows: {COLOURS}"
-            drawn[title] = charts.intervals(rows, label="0: as good as real rows", alt=title)
-    return charts.sheet(drawn, name="study", title=f"Study of {found.dataset}")
+            drawn[title] = drawing.intervals(rows, label="0: as good as real rows", alt=title)
+    return drawing.sheet(drawn, name="study", title=f"Study of {found.dataset}")

@@ -12,7 +12,7 @@ from typing import Any
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError, OutputError
 from synthdp.model.planning import plan_for
-from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.dpsgd import DpSgd
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.progress import advance

@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
+from synthdp import drawing
 from synthdp.data.domain import ColumnDomain
-from synthdp.drawing import charts
-from synthdp.drawing.charts import short
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.validation import claim_text, validation_sentences
 from synthdp.privacy.calibration import mu_of
@@ -518,7 +517,7 @@ def budget_picture(
     figures = {"total": total, "budget": budget, "delta": delta, "largest": largest}
     sentence = say("budget_picture", more=more, **figures)
     named = [(look.label, round(p * total, 6)) for look, p in zip(looks, parts, strict=True)]
-    svg = charts.budget_bar(named, budget=budget, alt=f"Parts of the budget. {sentence}")
+    svg = drawing.budget_bar(named, budget=budget, alt=f"Parts of the budget. {sentence}")
     return Picture("Budget: what each look at the rows took", Markup(svg), sentence)
 
 
@@ -547,7 +546,7 @@ def roc_picture(profile: Points, *, curve: Points = (), more: str = "") -> Pictu
     points = roc_points(profile)
     reach = say("reach", tpr=next(tpr for fpr, tpr in points if fpr >= 0.01))
     sentence = f"{reach}{' ' if more else ''}{more}"
-    svg = charts.roc(points, curve=curve, alt=sentence)
+    svg = drawing.roc(points, curve=curve, alt=sentence)
     return Picture("What an attack on one unit can reach", Markup(svg), sentence)
 
 
@@ -583,10 +582,10 @@ def column_overlay(
     """
     level = int(np.abs(first - second).argmax())
     sentence = (
-        f"{off}; most at {short(column.labels[level], 40)}: {first[level]:.1%} {first_name},"
-        f" {second[level]:.1%} synthetic."
+        f"{off}; most at {drawing.short(column.labels[level], 40)}: "
+        f"{first[level]:.1%} {first_name}, {second[level]:.1%} synthetic."
     )
-    svg = charts.overlay(
+    svg = drawing.overlay(
         column.labels,
         first,
         second,

@@ -181,7 +181,7 @@ def wrong(*claims: tuple[bool, str]) -> Iterator[str]:
 # Their events must have a meaning, and lie within what a spec can spend. Composition takes time and
 # memory that grow with the privacy loss, with the number of events and with the width of discrete
 # noise. Without these bounds a bundle of a few kilobytes could keep `verify` busy for days. What
-# one event may state, its kind says (`privacy.events.base`).
+# one event may state, its kind says (`privacy.events`).
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from synthdp.audit.mechanisms.canaries import (
 )
 from synthdp.data import Domain
 from synthdp.privacy.calibration import make_plan
-from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.dpsgd import DpSgd
 from synthdp.privacy.noise import Streams
 from synthdp.spec import load_spec
 from tests.audit.mechanism_examples import SmallModel

@@ -16,7 +16,7 @@ from synthdp.audit import ShadowTrainer, shadow_models, shadow_spec
 from synthdp.data import Domain
 from synthdp.graph import CausalGraph
 from synthdp.model import DrawSettings
-from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.dpsgd import DpSgd
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.spec import check

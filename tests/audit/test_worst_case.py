@@ -15,7 +15,7 @@ from synthdp.bundle import Audit
 from synthdp.data import ColumnDomain, Domain
 from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.calibration import make_plan
-from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.dpsgd import DpSgd
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import ReleasePlan

@@ -20,8 +20,7 @@ import pandas as pd
 import yaml
 
 from synthdp.privacy import session
-from synthdp.privacy.engines import on_dask
-from synthdp.privacy.engines.engine import EngineTable
+from synthdp.privacy.engines import EngineTable, on_dask
 from synthdp.release import RunFolder
 from tests.privacy.engines.tables import Here
 

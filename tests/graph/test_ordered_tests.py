@@ -26,7 +26,7 @@ from synthdp.graph.chi_square import Answer
 from synthdp.graph.discovery import algorithm_named
 from synthdp.graph.level_groups import GroupSettings, how_many
 from synthdp.privacy.calibration import make_search_plan
-from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.dpsgd import DpSgd
 from synthdp.privacy.dpsgd.training import Training
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.noise import Streams

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from synthdp.errors import BoundaryError
 from synthdp.model import CausalVae
 from synthdp.model.ancestral import Architecture
+from synthdp.privacy.dpsgd import MAX_STRETCH
 from synthdp.privacy.dpsgd import layers as clipped_layer
 from synthdp.privacy.dpsgd.layers import (
     ClippedLayer,
@@ -22,7 +23,6 @@ from synthdp.privacy.dpsgd.layers import (
     one_hot_sums_anywhere,
     stable_sum,
 )
-from synthdp.privacy.dpsgd.settings import MAX_STRETCH
 from synthdp.privacy.dpsgd.training import _Trainer
 from synthdp.privacy.noise import Streams
 from tests.builders import dp_sgd

@@ -25,7 +25,7 @@ from synthdp.privacy.calibration import (
     make_plan,
     make_search_plan,
 )
-from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.dpsgd import DpSgd
 from synthdp.privacy.events.kinds import event_to_json, of_side, with_holdout
 from synthdp.privacy.mechanisms.marginals import (
     AdaptiveMarginals,

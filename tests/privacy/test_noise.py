@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
+from synthdp.privacy import dpsgd as dpsgd_settings
 from synthdp.privacy import noise, session, source
-from synthdp.privacy.dpsgd import settings as dpsgd_settings
 from synthdp.privacy.dpsgd import training
 from synthdp.privacy.mechanisms import marginals
 from synthdp.privacy.noise import Streams

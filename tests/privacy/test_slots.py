@@ -14,7 +14,7 @@ from synthdp.data import Codes, Domain
 from synthdp.errors import OutputError
 from synthdp.model import CausalVae
 from synthdp.model.ancestral import Architecture
-from synthdp.privacy.dpsgd.settings import BLOCK_SLACK, MAX_SINGLE, MAX_WEIGHT, DpSgd
+from synthdp.privacy.dpsgd import BLOCK_SLACK, MAX_SINGLE, MAX_WEIGHT, DpSgd
 from synthdp.privacy.dpsgd.training import Training, _Trainer
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table

@@ -21,7 +21,7 @@ from synthdp.errors import BoundaryError, BudgetError
 from synthdp.model import CausalVae, TargetRegression
 from synthdp.model.ancestral import Architecture
 from synthdp.privacy import train_side_by_side, train_stacked
-from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.dpsgd import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training, Weights
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import ReleasePlan

@@ -11,7 +11,7 @@ import pytest
 from synthdp.errors import BoundaryError, BudgetError
 from synthdp.ledger import Ledger
 from synthdp.privacy import session as together
-from synthdp.privacy.engines.engine import EngineTable
+from synthdp.privacy.engines import EngineTable
 from synthdp.privacy.engines.on_arrow import ArrowEngine
 from synthdp.privacy.engines.parts import find_parts
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals

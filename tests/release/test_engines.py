@@ -21,8 +21,7 @@ from synthdp.audit.plan import AuditJob, audit
 from synthdp.data import Domain
 from synthdp.errors import DataError, SpecError
 from synthdp.ledger import Ledger
-from synthdp.privacy.engines import on_dask
-from synthdp.privacy.engines.engine import EngineTable
+from synthdp.privacy.engines import EngineTable, on_dask
 from synthdp.privacy.engines.on_arrow import ArrowEngine
 from synthdp.privacy.noise import Streams
 from synthdp.release import release, resume, run_orientation

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from synthdp.data import ColumnDomain, Domain
-from synthdp.drawing.charts import pairplot
+from synthdp.drawing import pairplot
 from synthdp.evaluate.fidelity import SETTINGS, grid, most_connected, pair_plot
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.report import (

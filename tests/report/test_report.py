@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from synthdp import drawing
 from synthdp.data import ColumnDomain, Domain
-from synthdp.drawing import charts
 from synthdp.evaluate import EvaluationReport
 from synthdp.evaluate.fidelity import fidelity
 from synthdp.evaluate.utility import UtilityReport, UtilityRow
@@ -441,7 +441,9 @@ def test_the_most_advantage_is_where_the_region_is_widest() -> None:
 
 def test_labels_are_text_and_figures_follow_the_page() -> None:
     shares = np.array([0.5, 0.3, 0.2])
-    svg = charts.overlay(("$x_1$", "<b>", "c"), shares, shares[::-1], ordered=False, alt='say "hi"')
+    svg = drawing.overlay(
+        ("$x_1$", "<b>", "c"), shares, shares[::-1], ordered=False, alt='say "hi"'
+    )
     assert ">$x_1$</text>" in svg and ">&lt;b&gt;</text>" in svg
     assert "var(--real)" in svg and "var(--synthetic)" in svg and "xmlns" not in svg
     assert 'aria-label="say &quot;hi&quot;"' in svg
@@ -449,14 +451,14 @@ def test_labels_are_text_and_figures_follow_the_page() -> None:
 
 def test_many_categories_are_pooled_and_none_is_lost() -> None:
     shares = np.full(40, 1 / 40)
-    svg = charts.overlay([f"c{i}" for i in range(40)], shares, shares, ordered=False, alt="many")
+    svg = drawing.overlay([f"c{i}" for i in range(40)], shares, shares, ordered=False, alt="many")
     assert "28 others" in svg
 
 
 def test_lost_and_invented_association_have_colours_of_their_own() -> None:
     difference = np.array([[0.0, 0.0], [-0.3, 0.0]])
-    lost = charts.heat(["a", "b"], difference, most=0.3, alt="lost")
-    invented = charts.heat(["a", "b"], -difference, most=0.3, alt="invented")
+    lost = drawing.heat(["a", "b"], difference, most=0.3, alt="lost")
+    invented = drawing.heat(["a", "b"], -difference, most=0.3, alt="invented")
     assert "var(--real)" in lost and "var(--synthetic)" not in lost and ">-.30<" in lost
     assert "var(--synthetic)" in invented and "var(--real)" not in invented
 

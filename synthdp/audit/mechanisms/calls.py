@@ -14,7 +14,7 @@ from pandas.api.extensions import ExtensionArray
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, decode_column
-from synthdp.privacy.events.base import Adjacency
+from synthdp.privacy.events import Adjacency
 from synthdp.privacy.noise import Key, NoiseKind
 from synthdp.privacy.table import Table
 

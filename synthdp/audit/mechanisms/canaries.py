@@ -31,10 +31,9 @@ from torch import Tensor
 from synthdp.bundle.audit_record import Audit
 from synthdp.data.encoding import Codes
 from synthdp.privacy import accounting
-from synthdp.privacy.dpsgd import layers
-from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.dpsgd import DpSgd, layers
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Progress, Training
-from synthdp.privacy.events.base import Adjacency
+from synthdp.privacy.events import Adjacency
 from synthdp.privacy.noise import Randomness, Streams, fresh_generator
 from synthdp.privacy.table import Table
 

@@ -17,7 +17,7 @@ from synthdp.audit.mechanisms.calls import Pair, Side
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.visits import SETTINGS, CodedVisits, Floats, VisitFrame, views_of
-from synthdp.privacy.events.base import Adjacency
+from synthdp.privacy.events import Adjacency
 from synthdp.privacy.linked import LinkedTable, in_views
 
 ALIKE, SPREAD = "all visits in one rare cell", "visits spread"

@@ -17,8 +17,9 @@ from synthdp.audit.mechanisms.replay import merged, replay
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
-from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.dpsgd import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
+from synthdp.privacy.mechanisms import Mechanism
 from synthdp.privacy.mechanisms import private_search as private
 from synthdp.privacy.mechanisms.anm import OrientationBudget
 from synthdp.privacy.mechanisms.frequent_texts import Reading, TextBudget
@@ -32,7 +33,6 @@ from synthdp.privacy.mechanisms.interaction_screen import (
     Sign,
 )
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals
-from synthdp.privacy.mechanisms.mechanism import Mechanism
 from synthdp.privacy.mechanisms.pair_screen import MAX_LEVELS, PairScreen
 from synthdp.privacy.mechanisms.ranks import STATISTICS, RankQuery, variance_floor
 from synthdp.privacy.mechanisms.scores import ScoreBudget, Scorecard

@@ -15,8 +15,8 @@ import pytest
 if TYPE_CHECKING:
     from synthdp.audit.mechanisms.calls import Pair, Replayed
     from synthdp.data.domain import Domain
-    from synthdp.privacy.events.base import Adjacency
-    from synthdp.privacy.mechanisms.mechanism import Mechanism
+    from synthdp.privacy.events import Adjacency
+    from synthdp.privacy.mechanisms import Mechanism
 
 
 @pytest.fixture(scope="session")

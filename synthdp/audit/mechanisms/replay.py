@@ -49,9 +49,9 @@ from synthdp.audit.mechanisms.calls import (
 )
 from synthdp.audit.mechanisms.verdict import RecordedRun, compare
 from synthdp.data.domain import Domain
-from synthdp.privacy.events.base import Adjacency
+from synthdp.privacy.events import Adjacency
 from synthdp.privacy.linked import as_view
-from synthdp.privacy.mechanisms.mechanism import Arrays, Mechanism
+from synthdp.privacy.mechanisms import Arrays, Mechanism
 from synthdp.privacy.noise import DRAWS, Floats, Integers, Key, NoiseKind, Randomness, Streams
 
 

@@ -61,8 +61,7 @@ from synthdp.audit.mechanisms.calls import (
     ReplayFinding,
     SampleCall,
 )
-from synthdp.privacy.events import kernel
-from synthdp.privacy.events.base import Adjacency
+from synthdp.privacy.events import Adjacency, kernel
 from synthdp.privacy.events.kinds import HeldOutDpEvent, SecretSampleDpEvent
 from synthdp.privacy.noise import NoiseKind
 

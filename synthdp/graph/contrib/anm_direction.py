@@ -29,7 +29,7 @@ from synthdp.data.basis import KernelGrid
 from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.discovery.skeleton import Releaser
+from synthdp.graph.discovery import Releaser
 from synthdp.graph.knowledge import Knowledge, Pair, meek
 from synthdp.privacy.mechanisms.anm import CELLS, NoisyPair, NoisyScores, OrientationBudget, Score
 from synthdp.privacy.plan import MechanismFactory, graph_purpose, needed

@@ -34,9 +34,9 @@ from scipy.stats import norm
 
 from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
+from synthdp.graph import discovery as pc
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.chi_square import POWER, Answer, Query, Verdict
-from synthdp.graph.discovery import skeleton as pc
 from synthdp.graph.knowledge import Knowledge, Pair, oriented, unshielded
 from synthdp.privacy.mechanisms import private_search as private
 from synthdp.privacy.mechanisms.private_search import SparseVectorBudget, SparseVectorReply

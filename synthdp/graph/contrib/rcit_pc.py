@@ -30,10 +30,10 @@ from scipy.stats import chi2, norm
 from synthdp.data.basis import Basis, Scale, rank_scale
 from synthdp.data.domain import Domain
 from synthdp.graph import chi_square
+from synthdp.graph import discovery as pc
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.chi_square import Answer, Floats, Query, with_eigenvalues
 from synthdp.graph.contrib.anm_direction import ORIENT, orient, turn
-from synthdp.graph.discovery import skeleton as pc
 from synthdp.graph.discovery.orient import surest_colliders, tested_triples
 from synthdp.graph.knowledge import Collider, Knowledge, Pair, Pdag, oriented
 from synthdp.privacy.mechanisms.anm import OrientationBudget

@@ -37,9 +37,9 @@ from types import MappingProxyType
 
 from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
+from synthdp.graph import discovery as pc
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.chi_square import Answer, Query, Verdict
-from synthdp.graph.discovery import skeleton as pc
 from synthdp.graph.discovery.orient import (
     second_opinion,
     surest_colliders,

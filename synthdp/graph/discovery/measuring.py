@@ -20,8 +20,8 @@ from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
+from synthdp.graph.discovery import Algorithm, KnownTables, Releaser
 from synthdp.graph.discovery.measured_pc import MeasurePlan, measured_pc
-from synthdp.graph.discovery.skeleton import Algorithm, KnownTables, Releaser
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.level_groups import LevelLaw, fine_columns, groups_by_noise
 from synthdp.graph.margins import Floats, pooled

@@ -99,7 +99,7 @@ from scipy.stats import gamma
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.chi_square import Answer, Query, Verdict
-from synthdp.graph.discovery.skeleton import Evidence, Skeleton
+from synthdp.graph.discovery import Evidence, Skeleton
 from synthdp.graph.knowledge import (
     Collider,
     Knowledge,

@@ -31,6 +31,7 @@ from torch.nn import functional as F
 
 from synthdp.data.encoding import Codes
 from synthdp.errors import BoundaryError
+from synthdp.privacy.dpsgd import DpSgd
 from synthdp.privacy.dpsgd.layers import (
     ClippedLayer,
     MaskedLinear,
@@ -39,7 +40,6 @@ from synthdp.privacy.dpsgd.layers import (
     ParentLookup,
     Sums,
 )
-from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import (
     PerExampleLoss,
     Progress,

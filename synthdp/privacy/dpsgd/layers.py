@@ -45,7 +45,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from synthdp.errors import BoundaryError
-from synthdp.privacy.dpsgd.settings import MAX_STRETCH
+from synthdp.privacy.dpsgd import MAX_STRETCH
 
 # --- clipped layer ---
 

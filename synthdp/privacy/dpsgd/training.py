@@ -76,6 +76,7 @@ from torch import Tensor, nn
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import BoundaryError, OutputError
+from synthdp.privacy.dpsgd import MAX_TERMS, MAX_WEIGHT, DpSgd
 from synthdp.privacy.dpsgd.layers import (
     CLIPPED_LAYERS,
     ClippedLayer,
@@ -84,8 +85,7 @@ from synthdp.privacy.dpsgd.layers import (
     stable_sum,
     without,
 )
-from synthdp.privacy.dpsgd.settings import MAX_TERMS, MAX_WEIGHT, DpSgd
-from synthdp.privacy.mechanisms.mechanism import Arrays
+from synthdp.privacy.mechanisms import Arrays
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
 

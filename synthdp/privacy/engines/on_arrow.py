@@ -32,7 +32,7 @@ from synthdp.data.encoding import (
 )
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import DataError
-from synthdp.privacy.engines.engine import (
+from synthdp.privacy.engines import (
     Ids,
     Integers,
     Reading,

@@ -25,7 +25,7 @@ import synthdp
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import DataError, install
-from synthdp.privacy.engines.engine import Integers, Reading, Rows, Survey
+from synthdp.privacy.engines import Integers, Reading, Rows, Survey
 from synthdp.privacy.engines.on_arrow import (
     Shard,
     add_part,

@@ -29,7 +29,7 @@ from synthdp.data.encoding import Codes, encode_column, read_values
 from synthdp.data.kinds.kind import Floats
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import BoundaryError, DataError, by_kind
-from synthdp.privacy.engines.engine import Integers, Reading, Survey, check_names, empty_counts
+from synthdp.privacy.engines import Integers, Reading, Survey, check_names, empty_counts
 from synthdp.privacy.engines.statements import (
     POSTGRESQL,
     SOURCE,

@@ -41,7 +41,7 @@ from synthdp.data.visits import (
 from synthdp.data.visits import (
     Parts as Summed,
 )
-from synthdp.privacy.engines.engine import Ids, Reading
+from synthdp.privacy.engines import Ids, Reading
 from synthdp.privacy.engines.on_arrow import blocks
 from synthdp.privacy.engines.opening import parts_of, reading_of
 from synthdp.privacy.engines.parts import Part, Parts

@@ -13,7 +13,7 @@ from pathlib import Path
 import synthdp
 from synthdp.data.domain import Domain
 from synthdp.errors import DataError
-from synthdp.privacy.engines.engine import Engine, EngineTable, Reading
+from synthdp.privacy.engines import Engine, EngineTable, Reading
 from synthdp.privacy.engines.parts import Parts, find_parts
 from synthdp.privacy.readers.checks import (
     check_declared_rows,

@@ -23,7 +23,7 @@ from synthdp.data.encoding import EncodedColumn, encode_column
 from synthdp.data.kinds import column_kind
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import DataError
-from synthdp.privacy.engines.engine import COIN_BITS, Reading, limit
+from synthdp.privacy.engines import COIN_BITS, Reading, limit
 from synthdp.privacy.table import Columns
 from synthdp.spec.model import RESOLUTION_SECONDS
 

@@ -21,7 +21,7 @@ from dp_accounting.pld.common import DifferentialPrivacyParameters
 from scipy import stats
 from scipy.special import gammaln
 
-from synthdp.privacy.events.base import LARGEST_EPSILON, NO_PROTECTION, composed, nothing, on_grid
+from synthdp.privacy.events import LARGEST_EPSILON, NO_PROTECTION, composed, nothing, on_grid
 
 Floats = npt.NDArray[np.float64]
 

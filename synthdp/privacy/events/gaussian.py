@@ -29,7 +29,7 @@ from dp_accounting.pld.privacy_loss_mechanism import (
 )
 from scipy.special import log_ndtr, ndtr
 
-from synthdp.privacy.events.base import (
+from synthdp.privacy.events import (
     UNITS,
     Adapter,
     Adjacency,

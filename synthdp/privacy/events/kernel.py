@@ -16,7 +16,7 @@ import dp_accounting
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.pld.common import DifferentialPrivacyParameters
 
-from synthdp.privacy.events.base import (
+from synthdp.privacy.events import (
     MAX_MOVED,
     MAX_ROWS,
     UNITS,

@@ -21,7 +21,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import stats
 
 from synthdp.errors import BudgetError
-from synthdp.privacy.events.base import (
+from synthdp.privacy.events import (
     Adapter,
     Adjacency,
     EventKind,

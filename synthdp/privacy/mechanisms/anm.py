@@ -52,7 +52,7 @@ from scipy.stats import kendalltau, rankdata
 from synthdp.data.basis import Basis, KernelGrid, Scale, scatter
 from synthdp.data.domain import Domain
 from synthdp.privacy.events.kernel import RoundedGaussianDpEvent
-from synthdp.privacy.mechanisms.mechanism import Arrays, Prepaid
+from synthdp.privacy.mechanisms import Arrays, Prepaid
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
 

@@ -59,7 +59,7 @@ import numpy as np
 from synthdp.data.cells import key_of, pointed, whole_of
 from synthdp.errors import BudgetError
 from synthdp.privacy.events.kernel import ThresholdedGaussianDpEvent
-from synthdp.privacy.mechanisms.mechanism import Arrays, Prepaid
+from synthdp.privacy.mechanisms import Arrays, Prepaid
 from synthdp.privacy.noise import Key, Randomness
 from synthdp.privacy.table import Table
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.privacy.events.kernel import GaussianSumsDpEvent, GumbelMaxDpEvent
-from synthdp.privacy.mechanisms.mechanism import Arrays, Prepaid
+from synthdp.privacy.mechanisms import Arrays, Prepaid
 from synthdp.privacy.noise import Integers, Randomness
 from synthdp.privacy.table import Table
 

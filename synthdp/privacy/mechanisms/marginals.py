@@ -20,7 +20,7 @@ import numpy.typing as npt
 from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups, Starts
 from synthdp.privacy.events.kernel import DiscreteGaussianDpEvent, RoundedGaussianDpEvent
-from synthdp.privacy.mechanisms.mechanism import Arrays, PlannedMechanism, Prepaid
+from synthdp.privacy.mechanisms import Arrays, PlannedMechanism, Prepaid
 from synthdp.privacy.noise import DRAWS, Integers, Randomness
 from synthdp.privacy.table import Columns, Table
 from synthdp.spec.load.wording import many

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from synthdp.data.basis import Basis, Scale
 from synthdp.data.encoding import Codes
 from synthdp.privacy.events.kernel import GaussianSumsDpEvent
-from synthdp.privacy.mechanisms.mechanism import Arrays
+from synthdp.privacy.mechanisms import Arrays
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
 

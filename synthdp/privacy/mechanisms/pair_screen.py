@@ -20,7 +20,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups, Starts
 from synthdp.privacy.events.kernel import GumbelMaxDpEvent
-from synthdp.privacy.mechanisms.mechanism import Arrays, Prepaid
+from synthdp.privacy.mechanisms import Arrays, Prepaid
 from synthdp.privacy.noise import Integers, Randomness
 from synthdp.privacy.table import Columns, Table
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from synthdp.data.domain import Domain
 from synthdp.privacy.events.kernel import GumbelMaxDpEvent, SparseVectorDpEvent
-from synthdp.privacy.mechanisms.mechanism import Arrays, Prepaid
+from synthdp.privacy.mechanisms import Arrays, Prepaid
 from synthdp.privacy.mechanisms.ranks import (
     STATISTICS,
     STEPS,

@@ -23,8 +23,8 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
 from synthdp.privacy.events.kinds import HeldOutDpEvent
+from synthdp.privacy.mechanisms import Arrays, Prepaid
 from synthdp.privacy.mechanisms.marginals import CountNoise, Sampler, sampler_for
-from synthdp.privacy.mechanisms.mechanism import Arrays, Prepaid
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Columns, Table, count_tables
 

@@ -32,7 +32,7 @@ import numpy.typing as npt
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, operand_values
 from synthdp.privacy.events.kernel import GaussianSumsDpEvent
-from synthdp.privacy.mechanisms.mechanism import Arrays, Prepaid
+from synthdp.privacy.mechanisms import Arrays, Prepaid
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
 from synthdp.spec.expressions.parsed import Expression

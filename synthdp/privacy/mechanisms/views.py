@@ -11,13 +11,13 @@ import dp_accounting
 from synthdp.data.domain import Domain
 from synthdp.data.level_groups import LevelGroups
 from synthdp.privacy.linked import view_of
+from synthdp.privacy.mechanisms import Arrays, Prepaid
 from synthdp.privacy.mechanisms.marginals import (
     AdaptiveMarginals,
     ChosenMarginals,
     NoisyMarginals,
     NoisyTable,
 )
-from synthdp.privacy.mechanisms.mechanism import Arrays, Prepaid
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Columns, Table
 

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from synthdp.drawing import charts
-from synthdp.drawing.charts import short
+from synthdp import drawing
 from synthdp.evaluate.fidelity import FidelityReport
 from synthdp.evaluate.functional import Suggestion, SuggestionReport
 from synthdp.evaluate.run import EvaluationReport
@@ -105,7 +104,7 @@ def association_section(near: FidelityReport | None) -> Section:
         sentence += f" The {len(order)} of {len(names)} columns that changed most are drawn."
     shown = difference[np.ix_(order, order)]
     most = max(0.05, float(np.abs(shown).max(initial=0.0)))
-    svg = charts.heat([names[i] for i in order], shown, most=most, alt=sentence)
+    svg = drawing.heat([names[i] for i in order], shown, most=most, alt=sentence)
     title = "Association, synthetic minus real (Cramér's V; orange: lost, blue: invented)"
     return Section(sentence, [Picture(title, Markup(svg), sentence)])
 
@@ -140,7 +139,7 @@ def learning(report: EvaluationReport | None) -> Section:
             if r.metric == metric and r.real is not None and r.synthetic is not None
         ]
         if rows:
-            svg = charts.intervals(
+            svg = drawing.intervals(
                 [*map(_ends, rows)],
                 label=f"{label} on held-out real rows; {guess:g} is guessing",
                 alt=utility(rows),
@@ -200,7 +199,7 @@ def _effects(report: EvaluationReport) -> list[Picture]:
     if not drawn:
         return []
     sentence = say("effects", drawn=drawn, covered=covered, turned=turned)
-    svg = charts.intervals(drawn, label="effect in the outcome's unit", alt=sentence)
+    svg = drawing.intervals(drawn, label="effect in the outcome's unit", alt=sentence)
     return [Picture("Average effects, adjusted along the graph", Markup(svg), sentence)]
 
 
@@ -211,13 +210,13 @@ def groups(report: EvaluationReport | None) -> Section:
         if row.tv1 is None or row.floor is None:
             continue
         name = f"{row.column}: {row.level}"
-        drawn.append((short(name, 32), row.floor, row.tv1))
+        drawn.append((drawing.short(name, 32), row.floor, row.tv1))
         if row.tv1 > 2 * row.floor:  # more than the size of the group explains
             far.append(name)
     if not drawn:
         return Section()
     sentence = say("groups", drawn=drawn, far=far)
-    svg = charts.bars(drawn[:16], left=240, wide=280, alt=sentence)
+    svg = drawing.bars(drawn[:16], left=240, wide=280, alt=sentence)
     title = "Total variation within groups, smallest group first"
     return Section(sentence, [Picture(title, Markup(svg), sentence)])
 
@@ -230,7 +229,7 @@ def pairs(report: EvaluationReport | None) -> Section:
     size = range(len(real.names))
     tables = [[synthetic.tables[i][j] if j <= i else real.tables[i][j] for j in size] for i in size]
     sentence = say("both_pair_plots")
-    svg = charts.pairplot(real.names, tables, ends=real.ends, alt=sentence)
+    svg = drawing.pairplot(real.names, tables, ends=real.ends, alt=sentence)
     return Section(sentence, [Picture("Pairs of columns", Markup(svg), sentence)])
 
 

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from synthdp import drawing
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
-from synthdp.drawing import charts
 from synthdp.errors import OutputError
 from synthdp.evaluate.effects import NORMAL_95
 from synthdp.evaluate.fidelity import nearest_distribution
@@ -277,10 +277,10 @@ class PairOfColumns:
     def to_svg(self) -> str:
         """The tables below each other, as a file of its own."""
         levels, shown = {c.name: c.labels for c in self.columns}, dict[str, str]()
-        draw = partial(charts.crosstab, levels)
+        draw = partial(drawing.crosstab, levels)
         if self.noisy is not None and self.margin is not None:
             heading = f"Noisy table: each cell +-{self.margin:.2%} of the rows; ring: noise"
-            shown[heading] = draw(self.noisy, colour=charts.FIRST, hidden=self.margin, alt=heading)
+            shown[heading] = draw(self.noisy, colour=drawing.FIRST, hidden=self.margin, alt=heading)
         heading = "Synthetic rows" if shown else "Synthetic rows: by the model, not measured"
-        shown[heading] = draw(self.synthetic, colour=charts.SECOND, hidden=-1.0, alt=heading)
-        return charts.sheet(shown, name="pair", title=" with ".join(levels))
+        shown[heading] = draw(self.synthetic, colour=drawing.SECOND, hidden=-1.0, alt=heading)
+        return drawing.sheet(shown, name="pair", title=" with ".join(levels))

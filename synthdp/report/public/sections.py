@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from synthdp import drawing
 from synthdp.data.domain import Domain
-from synthdp.drawing import charts
-from synthdp.drawing.charts import short
 from synthdp.evaluate.fidelity import association, grid, most_connected, pair_plot
 from synthdp.model.estimands import INTERCEPT
 from synthdp.report import sections as shared
@@ -129,7 +128,7 @@ def _association(found: Measured, columns: int) -> Picture:
         shown=len(names),
         columns=columns,
     )
-    svg = charts.heat(names, found.strengths, alt=sentence)
+    svg = drawing.heat(names, found.strengths, alt=sentence)
     return Picture("Association in the synthetic rows (Cramér's V)", Markup(svg), sentence)
 
 
@@ -139,7 +138,7 @@ def _pairplot(content: PublicContent, found: Measured) -> Picture:
     size = range(len(chosen))
     lower = [[plot.tables[i][j] if j <= i else None for j in size] for i in size]
     sentence = say("pair_plot", columns=len(chosen))
-    svg = charts.pairplot(chosen, lower, ends=plot.ends, alt=sentence)
+    svg = drawing.pairplot(chosen, lower, ends=plot.ends, alt=sentence)
     return Picture("Pairs of columns", Markup(svg), sentence)
 
 
@@ -155,7 +154,7 @@ def hidden_levels(domain: Domain, columns: Sequence[Column]) -> ReportTable:
     rows = (
         {
             "column": column.name,
-            "level": short(domain[column.name].labels[k], 40),
+            "level": drawing.short(domain[column.name].labels[k], 40),
             "noisy count": number(float(column.counts[k])),
             "noise (standard deviation)": number(column.sigma),
             "share of synthetic rows": f"{column.synthetic[k]:.3%}",
@@ -248,7 +247,7 @@ def estimand_pictures(estimands: Estimands) -> Iterator[Picture]:
         label = stated["statistic"]
         if label == "coefficient":
             label = "each coefficient in its own unit, on its own scale; the dotted line is 0"
-        svg = charts.intervals(
+        svg = drawing.intervals(
             [_interval(stated, figure) for figure in known],
             label=label,
             alt=f"Estimates with 95% intervals: {stated['text']}",

@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
-from synthdp.drawing import charts
-from synthdp.drawing.charts import short
+from synthdp import drawing
 from synthdp.evaluate.visits import Compared, VisitScore
 from synthdp.report import verdicts
 from synthdp.report.prose import estimated, number, say, svg_image, template
@@ -71,7 +70,7 @@ class Pair(Compared):
 
     def drawn(self, title: str, what: str) -> Picture:
         """Paired bars of the 16 commonest cells."""
-        cells = (short(" → ".join(names), 30) for names in product(*self.labels))
+        cells = (drawing.short(" → ".join(names), 30) for names in product(*self.labels))
         one, two = self.shares
         both = zip(cells, one.ravel().tolist(), two.ravel().tolist(), strict=True)
         rows = [row for row in both if max(row[1:]) > 0]
@@ -79,7 +78,7 @@ class Pair(Compared):
             rows = sorted(rows, key=lambda row: (-row[1], row[0]))[:16]
         told = f"{what} {self.distance:.1%} of the rows would have to move to make both alike."
         return Picture(
-            title, Markup(charts.bars(rows, left=196.0, wide=110.0, alt=f"{title}. {told}")), told
+            title, Markup(drawing.bars(rows, left=196.0, wide=110.0, alt=f"{title}. {told}")), told
         )
 
 

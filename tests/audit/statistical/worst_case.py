@@ -37,7 +37,7 @@ from synthdp.bundle import Audit
 from synthdp.data import Codes, ColumnDomain, Domain
 from synthdp.privacy import PlannedMechanism
 from synthdp.privacy.accounting import Adjacency
-from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.dpsgd import DpSgd
 from synthdp.privacy.dpsgd.training import Progress
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, ChosenMarginals, NoisyMarginals
 from synthdp.privacy.noise import Randomness, Streams, fresh_generator

@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 from synthdp.data import Domain, LevelGroups, encode_column
-from synthdp.privacy.engines import on_dask
-from synthdp.privacy.engines.engine import Reading
+from synthdp.privacy.engines import Reading, on_dask
 from synthdp.privacy.engines.on_dask import DaskEngine
 from synthdp.privacy.table import count_tables
 from synthdp.spec.model import Column, Integer

@@ -23,9 +23,8 @@ from hypothesis import strategies as st
 
 from synthdp.data import Domain, LevelGroups, id_text
 from synthdp.errors import BoundaryError, DataError
-from synthdp.privacy.engines import engine as bounding
-from synthdp.privacy.engines import on_dask
-from synthdp.privacy.engines.engine import (
+from synthdp.privacy import engines as bounding
+from synthdp.privacy.engines import (
     Engine,
     EngineTable,
     Reading,
@@ -33,6 +32,7 @@ from synthdp.privacy.engines.engine import (
     coin,
     kept_rows,
     limit,
+    on_dask,
     place,
 )
 from synthdp.privacy.engines.on_arrow import ArrowEngine, summed

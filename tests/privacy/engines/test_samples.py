@@ -12,8 +12,7 @@ import pyarrow as pa
 import pytest
 
 from synthdp.data import Domain, LevelGroups
-from synthdp.privacy.engines import on_dask, opening
-from synthdp.privacy.engines.engine import Engine, EngineTable, coin, limit
+from synthdp.privacy.engines import Engine, EngineTable, coin, limit, on_dask, opening
 from synthdp.privacy.engines.on_arrow import ArrowEngine, coins_of
 from synthdp.privacy.engines.parts import find_parts
 from synthdp.privacy.engines.statements import POSTGRESQL, Dialect, Statement

@@ -16,8 +16,16 @@ from hypothesis import given, settings
 from synthdp.data import Basis, Domain, LevelGroups, cleaned, encode, id_text, operand_values
 from synthdp.errors import BoundaryError
 from synthdp.privacy import table as adding
-from synthdp.privacy.engines import on_arrow, on_dask
-from synthdp.privacy.engines.engine import Engine, EngineTable, Reading, coin, kept_rows, limit
+from synthdp.privacy.engines import (
+    Engine,
+    EngineTable,
+    Reading,
+    coin,
+    kept_rows,
+    limit,
+    on_arrow,
+    on_dask,
+)
 from synthdp.privacy.engines.on_arrow import ArrowEngine, coins_of, numbers_of
 from synthdp.privacy.engines.on_sql import SqlEngine
 from synthdp.privacy.engines.parts import find_parts
