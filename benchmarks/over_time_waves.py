@@ -26,8 +26,8 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from synthdp.bundle.noisy_values import INNOVATIONS
 from synthdp.bundle.table_files import CSV_NAME
-from synthdp.bundle.waves import INNOVATIONS
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.evaluate.fidelity import fidelity

@@ -41,7 +41,7 @@ TABLE_READERS = {
     "synthdp/privacy/source.py",
     "synthdp/privacy/inspection.py",
     "synthdp/privacy/readers/files.py",
-    "synthdp/privacy/engines/parts.py",
+    "synthdp/privacy/engines/opening.py",
     "synthdp/privacy/readers/query.py",
     "synthdp/spec/draft.py",
     "synthdp/verify/content.py",

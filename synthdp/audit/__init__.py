@@ -5,5 +5,5 @@ from synthdp import door
 __getattr__ = door(
     __name__,
     "mechanisms.calls mechanisms.planned mechanisms.replay mechanisms.verdict folder linked "
-    "mechanisms.persons membership shadow_models",
+    "membership shadow_models",
 )

@@ -40,8 +40,7 @@ from synthdp.bundle.audit_record import (
     Replay,
     spends_of,
 )
-from synthdp.bundle.noisy_values import read_tables
-from synthdp.bundle.waves import known_law
+from synthdp.bundle.noisy_values import known_law, read_tables
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import OutputError, VerifyError

@@ -25,9 +25,15 @@ from synthdp.bundle.audit_record import AuditRecord
 from synthdp.bundle.certificate import Certificate, plan_problems
 from synthdp.bundle.certificate_text import gate_words
 from synthdp.bundle.descriptions import DATACARD, public_spec
-from synthdp.bundle.noisy_values import ESTIMANDS, PRIOR, read_tables
+from synthdp.bundle.noisy_values import (
+    ESTIMANDS,
+    INNOVATIONS,
+    PRIOR,
+    PublishedWave,
+    earlier_waves,
+    read_tables,
+)
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME, WrittenFile, check_header
-from synthdp.bundle.waves import INNOVATIONS, PublishedWave, earlier_waves
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, encode_column
 from synthdp.data.kinds import column_kind

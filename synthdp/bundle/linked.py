@@ -45,9 +45,9 @@ from synthdp.model.visits.fit import Chosen, Looks, Tables, level_starts, measur
 from synthdp.model.visits.laws import VisitModel, groups_of_views, load_visits
 from synthdp.model.visits.planning import VisitArrows, person_sums, plan_linked
 from synthdp.privacy.calibration import expected_fit_rows
+from synthdp.privacy.linked import ChosenOnView, OnView
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals, NoisyTable
 from synthdp.privacy.mechanisms.sums import NoisyProducts
-from synthdp.privacy.mechanisms.views import ChosenOnView, OnView
 from synthdp.privacy.plan import ESTIMAND, MOMENTS, ReleasePlan
 from synthdp.privacy.table import Columns
 from synthdp.report.prose import estimated

@@ -50,7 +50,17 @@ from synthdp.bundle.descriptions import (
     readme,
     spec_yaml,
 )
-from synthdp.bundle.noisy_values import ESTIMANDS, PRIOR, heaps_json, tables_json
+from synthdp.bundle.noisy_values import (
+    ESTIMANDS,
+    INNOVATIONS,
+    PRIOR,
+    WAVES,
+    heaps_json,
+    innovations_json,
+    tables_json,
+    waves_json,
+    waves_told,
+)
 from synthdp.bundle.signing import STATEMENT, Signer, make_statement, sign
 from synthdp.bundle.table_files import (
     CROISSANT,
@@ -61,7 +71,6 @@ from synthdp.bundle.table_files import (
     write_csv,
     write_parquet,
 )
-from synthdp.bundle.waves import INNOVATIONS, WAVES, innovations_json, waves_json, waves_told
 from synthdp.evaluate.fidelity import sampling_floor
 from synthdp.files import SUMS, read_text
 from synthdp.graph.level_groups import groups_of, on_groups

@@ -33,8 +33,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from synthdp.bundle.noisy_values import MARGINALS, level_law
-from synthdp.bundle.waves import WAVES, PublishedWave, earlier_waves
+from synthdp.bundle.noisy_values import MARGINALS, WAVES, PublishedWave, earlier_waves, level_law
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, SynthdpError, VerifyError
 from synthdp.files import check_sums, read_text

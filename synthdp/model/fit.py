@@ -36,7 +36,6 @@ from synthdp.model.synthesizer import Synthesizer, arrays
 from synthdp.model.target_stage import TargetRegression, into_network, without_targets
 from synthdp.privacy.calibration import expected_fit_rows
 from synthdp.privacy.dpsgd.training import Training, Weights
-from synthdp.privacy.journal import Checkpoints
 from synthdp.privacy.mechanisms import Mechanism
 from synthdp.privacy.mechanisms.frequent_texts import NoisyTexts
 from synthdp.privacy.mechanisms.marginals import NoisyTable
@@ -54,6 +53,7 @@ from synthdp.privacy.plan import (
     needed,
 )
 from synthdp.privacy.private import Released
+from synthdp.privacy.session import Checkpoints
 from synthdp.spec.model import ReleaseSpec
 
 Progress = Callable[[int, int], None]

@@ -6,6 +6,6 @@ __getattr__ = door(
     __name__,
     "events mechanisms mechanisms.anm mechanisms.sums "
     "mechanisms.frequent_texts mechanisms.interaction_screen mechanisms.private_search "
-    "mechanisms.ranks mechanisms.views readers.checks readers.query inspection linked "
+    "mechanisms.ranks readers.checks readers.query inspection linked "
     "dpsgd.batched events.concentrated events.kernel",
 )

@@ -1,4 +1,4 @@
-"""The reader of two linked tables: persons, and visits of persons.
+"""The reader of two linked tables, persons and visits of persons, and mechanisms on their views.
 
 Each table is read cell by cell as a table alone is (`privacy.source`), and sealed as three views of
 levels (`data.visits`), each made from one person's rows at a time. The unit is the person: the row
@@ -9,16 +9,19 @@ or `most` - 1 steps, so that a mechanism on a view is one on a table whose units
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Generic, TypeVar
 
+import dp_accounting
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import unit_numbers
+from synthdp.data.level_groups import LevelGroups
 from synthdp.data.visits import PERSONS, CodedVisits, Views, VisitFrame, views_of
 from synthdp.errors import BoundaryError, by_kind
 from synthdp.privacy.engines.on_visits import (
@@ -30,11 +33,18 @@ from synthdp.privacy.engines.on_visits import (
     read_queries,
     views_by_shard,
 )
-from synthdp.privacy.noise import Streams
+from synthdp.privacy.mechanisms import Arrays, Prepaid
+from synthdp.privacy.mechanisms.marginals import (
+    AdaptiveMarginals,
+    ChosenMarginals,
+    NoisyMarginals,
+    NoisyTable,
+)
+from synthdp.privacy.noise import Randomness, Streams
 from synthdp.privacy.private import _KERNEL_KEY, Private, withholding
 from synthdp.privacy.readers.checks import check_file, check_misfits, check_without_ids
 from synthdp.privacy.source import check_given, read_frame
-from synthdp.privacy.table import Table
+from synthdp.privacy.table import Columns, Table
 from synthdp.spec.model import Dataset, DeclaredRows, IdUnit, Source
 from synthdp.spec.model.linked import LinkedSpec
 from synthdp.spec.model.rules import linked_engine
@@ -206,3 +216,94 @@ def in_views(views: Views, out: npt.NDArray[np.bool_], misfits: Misfits) -> Link
     codes = np.pad(persons.codes, ((0, 0), (0, len(views.numbers))))  # numbers have no levels
     numbers = pd.DataFrame(dict(views.numbers), index=persons.frame.index)
     return LinkedTable(codes, numbers, persons.held_out, misfits, None, tables)
+
+
+M = TypeVar("M", NoisyMarginals, AdaptiveMarginals)
+
+
+@dataclass(frozen=True)
+class OnView(Generic[M]):
+    """`inner` on the rows of a view, of which a person has at most `rows`.
+
+    Sensitivity [derived here]: `data.visits` makes a view of each person's rows alone, so that one
+    person more adds at most `rows` rows to it, and changes no other: one to the views of persons,
+    of first and last visits and of second visits, one less than the most visits to that of steps.
+    `inner` is then a mechanism on a table whose units have at most `rows` rows, and its event is
+    that of a unit of `rows` rows for each of `rows_per_unit` persons. The bound is reached by a
+    person whose visits all lie in one cell. Which visits were cut depends on the same person alone.
+    """
+
+    inner: M
+    view: str
+    rows: int
+
+    @property
+    def domain(self) -> Domain:
+        """The columns of the view."""
+        return self.inner.domain
+
+    @property
+    def name(self) -> str:
+        of = f", at most {self.rows} rows of a person" if self.rows > 1 else ""
+        return f"{self.inner.name}, of {self.view}{of}"
+
+    def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
+        """That of `inner` for units of `rows` rows."""
+        return self.inner.event(rows_per_unit * self.rows)
+
+    def for_unit(self, rows_per_unit: int) -> OnView[M]:
+        """The same with the noise for units of so many persons."""
+        if not isinstance(self.inner, NoisyMarginals):
+            return self
+        return replace(self, inner=self.inner.for_unit(rows_per_unit * self.rows))
+
+    def scaled(self, factor: float) -> OnView[M]:
+        return replace(self, inner=self.inner.scaled(factor))
+
+    def choose(
+        self, tables: Sequence[Columns], groups: LevelGroups, weights: Sequence[float] = ()
+    ) -> ChosenOnView:
+        """The mechanism for tables that are chosen from public or released facts."""
+        assert isinstance(self.inner, AdaptiveMarginals)
+        return ChosenOnView(self, self.inner.choose(tables, groups, weights))
+
+    def run(self, table: Table, randomness: Randomness) -> tuple[NoisyTable, ...]:
+        """Run `inner` on the view's rows."""
+        return self._noisy.run(view_of(table, self.view), randomness)
+
+    def pack(self, value: tuple[NoisyTable, ...]) -> Arrays:
+        """As of `inner`."""
+        return self._noisy.pack(value)
+
+    def unpack(self, arrays: Arrays) -> tuple[NoisyTable, ...]:
+        """As of `inner`."""
+        return self._noisy.unpack(arrays)
+
+    @property
+    def _noisy(self) -> NoisyMarginals:
+        assert isinstance(self.inner, NoisyMarginals)
+        return self.inner
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenOnView(Prepaid[OnView[AdaptiveMarginals]]):
+    """`OnView` of `AdaptiveMarginals` with its tables chosen, at the price of `budget`."""
+
+    chosen: ChosenMarginals
+
+    @property
+    def view(self) -> str:
+        """The view whose rows are counted."""
+        return self.budget.view
+
+    def run(self, table: Table, randomness: Randomness) -> tuple[NoisyTable, ...]:
+        """Count the tables on the view's rows, and add the noise."""
+        return self.chosen.run(view_of(table, self.view), randomness)
+
+    def pack(self, value: tuple[NoisyTable, ...]) -> Arrays:
+        """As of tables that are chosen."""
+        return self.chosen.pack(value)
+
+    def unpack(self, arrays: Arrays) -> tuple[NoisyTable, ...]:
+        """As of tables that are chosen."""
+        return self.chosen.unpack(arrays)

@@ -130,7 +130,7 @@ class ReleasePlan:
     stage may release, by name. `targets`: training of the targets' heads. `train`:
     training of the network. `scores`: published scores. `forms` and `texts`: how the values of
     unknown columns are written and where they lie, and texts that many rows have, for a draft.
-    `linked`: looks at persons with visits (`mechanisms.views.OnView`), by purpose.
+    `linked`: looks at persons with visits (`privacy.linked.OnView`), by purpose.
     """
 
     epsilon: float

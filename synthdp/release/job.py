@@ -16,9 +16,9 @@ import pandas as pd
 
 from synthdp.bundle.audit_record import AuditRecord, public_audit
 from synthdp.bundle.descriptions import published_sha256
+from synthdp.bundle.noisy_values import PublishedWave
 from synthdp.bundle.signing import Signer, load_signer
 from synthdp.bundle.table_files import CSV_NAME
-from synthdp.bundle.waves import PublishedWave
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, cleaned, encode
 from synthdp.errors import BudgetError, GateError, OutputError, VerifyError

@@ -31,9 +31,9 @@ from synthdp.model.visits.planning import (
     stand_in_pairs,
 )
 from synthdp.privacy.calibration import expected_fit_rows
+from synthdp.privacy.linked import OnView
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.mechanisms.sums import ProductSums
-from synthdp.privacy.mechanisms.views import OnView
 from synthdp.privacy.plan import ESTIMAND, ReleasePlan, estimand_purpose
 from synthdp.release.plan_view import coin_notes
 from synthdp.release.played import told_of_plays

@@ -20,8 +20,7 @@ from synthdp.errors import BudgetError, DataError, OutputError, SynthdpError, Ve
 from synthdp.ledger import connect
 from synthdp.ledger.connect import open_ledger, steward_name
 from synthdp.ledger.ledger import Ledger, coins_of
-from synthdp.privacy.engines.opening import read_by
-from synthdp.privacy.engines.parts import stamps_of
+from synthdp.privacy.engines.opening import read_by, stamps_of
 from synthdp.privacy.noise import Streams, load_sampler
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.private import Private

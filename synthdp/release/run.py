@@ -17,9 +17,8 @@ import pandas as pd
 
 from synthdp.bundle.audit_record import audits_for_steward, public_audit
 from synthdp.bundle.content import BundleContent, check_target
-from synthdp.bundle.noisy_values import prior_json
+from synthdp.bundle.noisy_values import prior_json, tables_of, waves_before
 from synthdp.bundle.signing import load_signer
-from synthdp.bundle.waves import tables_of, waves_before
 from synthdp.bundle.write import foresee, write_bundle
 from synthdp.data.domain import Domain
 from synthdp.errors import GateError

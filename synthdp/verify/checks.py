@@ -22,9 +22,8 @@ from pydantic import ValidationError
 from synthdp.bundle import signing
 from synthdp.bundle.content import REPORT, is_linked, sha256
 from synthdp.bundle.descriptions import DATACARD, DEPLOYMENT
-from synthdp.bundle.noisy_values import ESTIMANDS
+from synthdp.bundle.noisy_values import ESTIMANDS, INNOVATIONS, WAVES
 from synthdp.bundle.table_files import CROISSANT, CSV_NAME, PARQUET_NAME
-from synthdp.bundle.waves import INNOVATIONS, WAVES
 from synthdp.bundle.write import BY_SPEC, OPTIONAL
 from synthdp.errors import SynthdpError, VerifyError, one_thread
 from synthdp.files import MAX_TEXT, SUMS, parse_json

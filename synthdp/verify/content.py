@@ -15,9 +15,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from synthdp.bundle.noisy_values import PRIOR, read_heaps, read_prior, read_tables
+from synthdp.bundle.noisy_values import (
+    PRIOR,
+    earlier_waves,
+    read_heaps,
+    read_prior,
+    read_tables,
+    tables_of,
+)
 from synthdp.bundle.table_files import CSV_NAME, check_header
-from synthdp.bundle.waves import earlier_waves, tables_of
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes, encode_column
 from synthdp.data.kinds import column_kind

@@ -14,9 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from synthdp.bundle.certificate import Certificate, certify
 from synthdp.bundle.content import MODEL_FILES, REPORT, SCORED_FILES, Bundle
 from synthdp.bundle.descriptions import DATACARD
-from synthdp.bundle.noisy_values import ESTIMANDS, PRIOR
+from synthdp.bundle.noisy_values import ESTIMANDS, INNOVATIONS, PRIOR, WAVES
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME
-from synthdp.bundle.waves import INNOVATIONS, WAVES
 from synthdp.bundle.write import DERIVED, FILES, Derived
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes

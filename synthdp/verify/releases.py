@@ -19,8 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from synthdp.bundle.content import Bundle
 from synthdp.bundle.linked import LinkedBundle
 from synthdp.bundle.linked_files import visit_content
-from synthdp.bundle.noisy_values import ESTIMANDS
-from synthdp.bundle.waves import WAVES, tables_of
+from synthdp.bundle.noisy_values import ESTIMANDS, WAVES, tables_of
 from synthdp.bundle.write import EFFECTS, public_content
 from synthdp.errors import SynthdpError, VerifyError, printable
 from synthdp.files import SUMS, check_sums, read_text

@@ -18,9 +18,8 @@ import numpy as np
 
 from synthdp.bundle.certificate import Certificate, profile_of
 from synthdp.bundle.descriptions import DEPLOYMENT, deployment_record, schema_problems
-from synthdp.bundle.noisy_values import ESTIMANDS, read_tables
+from synthdp.bundle.noisy_values import ESTIMANDS, WAVES, chain_problems, read_tables, waves_from
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME, arrow_schema, group_rows, row_groups
-from synthdp.bundle.waves import WAVES, chain_problems, waves_from
 from synthdp.data.domain import Domain
 from synthdp.evaluate.dp_scores import dp_scores_of, headline
 from synthdp.graph.causal import CausalGraph

@@ -21,9 +21,8 @@ from scipy.sparse import csr_array
 from scipy.stats import chi2
 
 from synthdp.bundle.audit_record import TableNoise
-from synthdp.bundle.noisy_values import ESTIMANDS, read_prior, read_tables
+from synthdp.bundle.noisy_values import ESTIMANDS, earlier_waves, read_prior, read_tables, tables_of
 from synthdp.bundle.table_files import CSV_NAME
-from synthdp.bundle.waves import earlier_waves, tables_of
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.level_groups import LevelLaw

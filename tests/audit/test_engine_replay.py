@@ -15,7 +15,7 @@ from synthdp.audit import Pair, Side, replay
 from synthdp.data import Codes, Domain
 from synthdp.privacy import Arrays, Mechanism
 from synthdp.privacy.engines import EngineTable, Reading, on_arrow
-from synthdp.privacy.engines.parts import find_parts
+from synthdp.privacy.engines.opening import find_parts
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.mechanisms.sums import (
     NUMBER,

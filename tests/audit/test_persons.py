@@ -19,13 +19,13 @@ from synthdp.audit import (
     PersonRows,
     Replayed,
     attack_persons,
+    linked,
     membership,
     person_neighbours,
     random_persons,
     read,
     replay_persons,
 )
-from synthdp.audit.mechanisms import persons
 from synthdp.bundle import Audit
 from synthdp.data import STEPS, CodedVisits, Views, VisitFrame, views_of
 from synthdp.model import STEP_PAIRS, plan_linked
@@ -75,7 +75,7 @@ def test_nothing_but_what_is_paid_for_tells_a_person(mode: str, adjacency: str) 
 def test_a_person_who_is_held_out_of_some_views_alone_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    spec, true = spec_of(), persons.in_views
+    spec, true = spec_of(), linked.in_views
 
     def of_persons_alone(views: Any, out: Any, misfits: Any) -> LinkedTable:
         made = true(views, out, misfits)
@@ -83,7 +83,7 @@ def test_a_person_who_is_held_out_of_some_views_alone_is_seen(
         views_of_all = {**made.views, STEPS: replace(own, held_out=np.zeros_like(own.held_out))}
         return replace(made, views=views_of_all)
 
-    monkeypatch.setattr(persons, "in_views", of_persons_alone)
+    monkeypatch.setattr(linked, "in_views", of_persons_alone)
     found = replay_persons(spec, planned(spec), random_pairs=0, progress=unheard)
     assert {f.pair for f in found.findings} == {"a person who is held out"}
     assert {f.differs for f in found.findings} == {"moved"}
@@ -114,7 +114,7 @@ def test_a_reader_that_looks_at_others_is_caught(
         return views_of(replace(frame, most=2 + len(read.visits) % 3), read)
 
     patched = {"levels by the mean of all": by_mean}.get(fault, others_leave)
-    monkeypatch.setattr(persons, "views_of", patched)
+    monkeypatch.setattr(linked, "views_of", patched)
     found = replay_persons(spec_of(), planned(spec_of()), random_pairs=20, progress=unheard)
     assert {f.differs for f in found.findings} == {"moved"}
 
@@ -145,7 +145,7 @@ def test_sums_of_more_than_a_person_are_caught(monkeypatch: pytest.MonkeyPatch, 
             return replace(table, codes=codes, frame=numbers, held_out=table.held_out[rows])
         return replace(table, frame=(table.frame / table.frame.abs().max()).fillna(0.0))
 
-    monkeypatch.setattr(persons, "in_views", spoilt)
+    monkeypatch.setattr(linked, "in_views", spoilt)
     assert "moved" in {f.differs for f in sums_replayed().findings}
 
 

@@ -31,7 +31,7 @@ from safetensors.numpy import save
 
 from synthdp.errors import SynthdpError
 from synthdp.ledger import Lease
-from synthdp.privacy import journal, session
+from synthdp.privacy import session
 from synthdp.release import run as release_module
 from synthdp.release import run_folder
 
@@ -47,7 +47,7 @@ def watch_use(log: int) -> None:
     """
     true_release, true_last, true_keep = (
         session.Session.release,
-        journal.Journal.last_checkpoint,
+        session.Journal.last_checkpoint,
         Lease.keep,
     )
 
@@ -81,7 +81,7 @@ def watch_use(log: int) -> None:
             write(self._run, purpose, step, sha256)
 
     session.Session.release = release  # type: ignore[method-assign, assignment]
-    journal.Journal.last_checkpoint = last  # type: ignore[method-assign, assignment]
+    session.Journal.last_checkpoint = last  # type: ignore[method-assign, assignment]
     Lease.keep = keep  # type: ignore[method-assign, assignment]
 
 

@@ -38,7 +38,7 @@ from synthdp.data import Domain
 from synthdp.ledger import Lease
 from synthdp.ledger import database as ledger_database
 from synthdp.model import plan_for
-from synthdp.privacy import accounting, journal, plan, session
+from synthdp.privacy import accounting, plan, session
 from synthdp.privacy.dpsgd import training
 from synthdp.privacy.mechanisms import marginals
 from synthdp.release import afterwards
@@ -150,7 +150,7 @@ def torn(reach: Callable[[str], None]) -> None:
     """Points before, half-way through and after the writing of a released value or a checkpoint,
     and around the ledger's word that it is kept.
     """
-    true, true_replace = journal._write, Path.replace
+    true, true_replace = session._write, Path.replace
 
     def write(path: Path, content: bytes) -> None:
         def half_way(self: Path, target: Any) -> Any:
@@ -165,7 +165,7 @@ def torn(reach: Callable[[str], None]) -> None:
         Path.replace = true_replace  # type: ignore[method-assign]
         reach("after journal file")
 
-    journal._write = write
+    session._write = write
 
 
 def watch_looks(folder: Path, log: int) -> None:

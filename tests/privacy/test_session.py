@@ -250,7 +250,7 @@ def test_killed_between_charge_and_journal_runs_again_under_the_same_charge(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("synthdp.privacy.journal._write", die)
+        patch.setattr("synthdp.privacy.session._write", die)
         with pytest.raises(Killed):
             scene.session().release(scene.measure, purpose="measure")
     looks: list[Table] = []

@@ -13,7 +13,7 @@ from synthdp.ledger import Ledger
 from synthdp.privacy import session as together
 from synthdp.privacy.engines import EngineTable
 from synthdp.privacy.engines.on_arrow import ArrowEngine
-from synthdp.privacy.engines.parts import find_parts
+from synthdp.privacy.engines.opening import find_parts
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.mechanisms.sums import NUMBER, Arm, Bounded, ProductSums, StratumSums
 from synthdp.privacy.noise import Streams
@@ -211,7 +211,7 @@ def test_killed_between_two_values_keeps_the_first_and_looks_for_the_others(
         path.write_bytes(content)
 
     with monkeypatch.context() as patch:
-        patch.setattr("synthdp.privacy.journal._write", die_at_the_third)
+        patch.setattr("synthdp.privacy.session._write", die_at_the_third)
         with pytest.raises(Killed):
             scene.session(Streams.fresh()).release_together(PLANNED)
     kept = {path.name: path.read_bytes() for path in scene.journal.iterdir()}

@@ -15,7 +15,7 @@ from synthdp.data import Domain, category_text, encode_column, read_values
 from synthdp.errors import DataError
 from synthdp.privacy.engines.on_arrow import ArrowEngine
 from synthdp.privacy.engines.on_dask import _Quiet
-from synthdp.privacy.engines.parts import find_parts
+from synthdp.privacy.engines.opening import find_parts
 from synthdp.privacy.engines.statements import POSTGRESQL, Statement, levels_of
 from synthdp.spec import TextCode
 from synthdp.spec.model import (

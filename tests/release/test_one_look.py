@@ -22,8 +22,8 @@ import pytest
 from synthdp.audit import AttackFolder
 from synthdp.errors import BudgetError, OutputError
 from synthdp.ledger import Lease, Ledger
-from synthdp.privacy.journal import Journal
 from synthdp.privacy.plan import ReleasePlan
+from synthdp.privacy.session import Journal
 from synthdp.release import run as release_module
 from synthdp.release import run_folder
 from synthdp.verify import verify_bundle

@@ -302,7 +302,7 @@ def test_every_port_of_the_dask_engine_is_closed_to_other_accounts(tmp_path: Pat
     pytest.importorskip("distributed")
     from synthdp.data import LevelGroups
     from synthdp.privacy.engines.on_dask import DaskEngine
-    from synthdp.privacy.engines.parts import find_parts
+    from synthdp.privacy.engines.opening import find_parts
     from tests.privacy.engines.tables import reading_of, write
     from tests.privacy.engines.test_counts import DOMAIN, TABLES, people
 

@@ -19,6 +19,7 @@ from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
 from synthdp.privacy.dpsgd import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
+from synthdp.privacy.linked import OnView
 from synthdp.privacy.mechanisms import Mechanism
 from synthdp.privacy.mechanisms import private_search as private
 from synthdp.privacy.mechanisms.anm import OrientationBudget
@@ -37,7 +38,6 @@ from synthdp.privacy.mechanisms.pair_screen import MAX_LEVELS, PairScreen
 from synthdp.privacy.mechanisms.ranks import STATISTICS, RankQuery, variance_floor
 from synthdp.privacy.mechanisms.scores import ScoreBudget, Scorecard
 from synthdp.privacy.mechanisms.sums import ContrastBudget, Floats
-from synthdp.privacy.mechanisms.views import OnView
 from synthdp.privacy.plan import ReleasePlan
 from synthdp.privacy.table import Columns
 

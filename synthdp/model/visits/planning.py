@@ -21,9 +21,9 @@ from synthdp.model.visits.effects import MeasuredEffect, measured_effect
 from synthdp.model.visits.laws import SETTINGS
 from synthdp.model.visits.questions import Look, MeasuredQuestion, measured_question
 from synthdp.privacy.calibration import calibrated, mu_of, secret_holdout
+from synthdp.privacy.linked import OnView
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.mechanisms.sums import NUMBER, Arm, Bounded, Product, ProductSums
-from synthdp.privacy.mechanisms.views import OnView
 from synthdp.privacy.plan import ReleasePlan, estimand_purpose
 from synthdp.privacy.table import Columns
 from synthdp.spec.expressions.parsed import Node

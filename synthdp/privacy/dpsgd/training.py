@@ -90,7 +90,7 @@ from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
 
 if TYPE_CHECKING:
-    from synthdp.privacy.journal import Checkpoints
+    from synthdp.privacy.session import Checkpoints
 
 
 # --- optimizer ---

@@ -41,7 +41,7 @@ from synthdp.privacy.engines import (
     chosen_units,
     kept_rows,
 )
-from synthdp.privacy.engines.parts import Part, Parts, batches
+from synthdp.privacy.engines.opening import Part, Parts, batches
 from synthdp.privacy.noise import Randomness, fresh_generator
 from synthdp.privacy.readers.files import BATCH_ROWS
 from synthdp.privacy.table import Columns, Side, Summands, added, count_tables

@@ -47,7 +47,7 @@ from synthdp.privacy.engines.on_arrow import (
     units_shard,
     whole_rows,
 )
-from synthdp.privacy.engines.parts import Part, Parts
+from synthdp.privacy.engines.opening import Part, Parts
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Columns, Side, Summands
 

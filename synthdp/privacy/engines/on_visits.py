@@ -43,8 +43,7 @@ from synthdp.data.visits import (
 )
 from synthdp.privacy.engines import Ids, Reading
 from synthdp.privacy.engines.on_arrow import blocks
-from synthdp.privacy.engines.opening import parts_of, reading_of
-from synthdp.privacy.engines.parts import Part, Parts
+from synthdp.privacy.engines.opening import Part, Parts, parts_of, reading_of
 from synthdp.privacy.readers.checks import check_file
 from synthdp.privacy.readers.files import choice
 from synthdp.privacy.source import guarded

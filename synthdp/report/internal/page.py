@@ -26,8 +26,8 @@ from synthdp.evaluate.visits import RealFigures, VisitScore
 from synthdp.files import private_folder, write_private
 from synthdp.report import verdicts
 from synthdp.report.internal import sections
-from synthdp.report.internal.appendix import analysis_tables, misfit_table, tables
 from synthdp.report.internal.content import ATTACK, EVALUATION, ReportContent
+from synthdp.report.internal.sections import analysis_tables, misfit_table, tables
 from synthdp.report.prose import estimated, number, say, template
 from synthdp.report.sections import (
     PageLimits,

@@ -37,7 +37,7 @@ from synthdp.privacy.engines import (
 )
 from synthdp.privacy.engines.on_arrow import ArrowEngine, summed
 from synthdp.privacy.engines.on_sql import SqlEngine
-from synthdp.privacy.engines.parts import find_parts, stamps_of
+from synthdp.privacy.engines.opening import find_parts, stamps_of
 from synthdp.privacy.engines.statements import SPACES
 from synthdp.privacy.noise import Streams
 from synthdp.spec.model import Categorical, Integer, ParquetSource, SqlSource

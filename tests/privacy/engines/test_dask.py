@@ -26,7 +26,7 @@ from synthdp.errors import DataError
 from synthdp.privacy.engines import on_dask
 from synthdp.privacy.engines.on_arrow import coins_of
 from synthdp.privacy.engines.on_dask import DaskEngine
-from synthdp.privacy.engines.parts import find_parts
+from synthdp.privacy.engines.opening import find_parts
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table
 from tests.builders import dask_processes

@@ -14,7 +14,7 @@ import pytest
 from synthdp.data import Domain, LevelGroups
 from synthdp.privacy.engines import Engine, EngineTable, coin, limit, on_dask, opening
 from synthdp.privacy.engines.on_arrow import ArrowEngine, coins_of
-from synthdp.privacy.engines.parts import find_parts
+from synthdp.privacy.engines.opening import find_parts
 from synthdp.privacy.engines.statements import POSTGRESQL, Dialect, Statement
 from synthdp.privacy.mechanisms.sums import GRID, Arm, StratumSums
 from synthdp.privacy.noise import Streams

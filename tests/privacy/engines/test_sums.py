@@ -28,7 +28,7 @@ from synthdp.privacy.engines import (
 )
 from synthdp.privacy.engines.on_arrow import ArrowEngine, coins_of, numbers_of
 from synthdp.privacy.engines.on_sql import SqlEngine
-from synthdp.privacy.engines.parts import find_parts
+from synthdp.privacy.engines.opening import find_parts
 from synthdp.privacy.mechanisms.moments import MomentMatrix
 from synthdp.privacy.mechanisms.scores import ScoreBudget, Scorecard
 from synthdp.privacy.mechanisms.sums import GRID, NUMBER, Arm, Bounded, ProductSums, StratumSums

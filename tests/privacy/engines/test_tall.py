@@ -13,7 +13,7 @@ from synthdp.data import LevelGroups
 from synthdp.privacy.engines.on_arrow import ArrowEngine
 from synthdp.privacy.engines.on_dask import DaskEngine
 from synthdp.privacy.engines.on_sql import SqlEngine
-from synthdp.privacy.engines.parts import find_parts
+from synthdp.privacy.engines.opening import find_parts
 from synthdp.spec.model import SqlSource
 from tests.fire.postgres import find_installed, private_server
 from tests.privacy.engines.tables import reading_of, same, write

@@ -16,7 +16,7 @@ from synthdp.errors import DataError
 from synthdp.privacy.engines import statements
 from synthdp.privacy.engines.on_arrow import ArrowEngine
 from synthdp.privacy.engines.on_sql import SqlEngine
-from synthdp.privacy.engines.parts import find_parts
+from synthdp.privacy.engines.opening import find_parts
 from synthdp.privacy.engines.statements import Kind, check_kinds, levels_of
 from synthdp.spec import TextCode
 from synthdp.spec.model import Categorical, Column, Datetime, Number, SqlSource

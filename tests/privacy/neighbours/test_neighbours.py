@@ -22,7 +22,7 @@ from synthdp.errors import DataError
 from synthdp.privacy import source
 from synthdp.privacy.engines import on_arrow, on_dask, parts
 from synthdp.privacy.engines.on_dask import DaskEngine
-from synthdp.privacy.engines.parts import Part
+from synthdp.privacy.engines.opening import Part
 from synthdp.privacy.readers import files
 from tests.privacy.engines.tables import Here
 from tests.privacy.neighbours.stores import CELLS, Way, ways

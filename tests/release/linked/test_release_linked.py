@@ -164,7 +164,7 @@ def test_a_run_that_stopped_goes_on_and_pays_nothing(
     ward: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     name, charges = WHERE[where]
-    views = "synthdp.privacy.mechanisms.views"
+    views = "synthdp.privacy.linked"
     calls: list[int] = []
 
     def die(*arguments: Any, **named: Any) -> Any:
