@@ -35,7 +35,6 @@ from synthdp.bundle.audit_record import Audit, AuditRecord
 from synthdp.bundle.content import MODEL_FILES
 from synthdp.bundle.linked import checked_linked, persons_of
 from synthdp.data.domain import Domain
-from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
 from synthdp.data.visits import SETTINGS, CodedVisits, Floats, Views, VisitFrame, views_of, written
 from synthdp.model.visits.draw import trajectories
@@ -74,6 +73,7 @@ from synthdp_attacks.game import GameOutcome
 from synthdp_attacks.report import judged
 from synthdp_attacks.statistics import Counts
 from synthdp_attacks.tables import NAME, two_worlds_ratio
+from synthdp_attacks.threat import Codes
 
 ALIKE, SPREAD = "all visits in one rare cell", "visits spread"
 """Canaries: the worst case of tables of all steps, and a person like no other."""
@@ -98,7 +98,7 @@ def random_persons(frame: VisitFrame, count: int, rng: np.random.Generator) -> C
     return CodedVisits(persons, visits, owner, when, births, deaths, numbers, parts)
 
 
-def _levels(domain: Domain, rows: int, rng: np.random.Generator) -> Codes:
+def _levels(domain: Domain, rows: int, rng: np.random.Generator) -> npt.NDArray[np.uint16]:
     drawn = [rng.integers(0, size, rows) for size in domain.sizes]
     return np.array(drawn, np.uint16).reshape(len(domain), rows).T
 
@@ -225,15 +225,10 @@ class PersonRows:
     frame: VisitFrame
     plan: ReleasePlan
 
-    @property
-    def looks(self) -> dict[str, OnView[Any]]:
-        """The planned looks, by purpose."""
-        return dict(self.plan.linked)
-
     @cached_property
     def domains(self) -> dict[str, Domain]:
         """The columns of each view, that of persons first."""
-        used = {look.view for look in self.looks.values()}
+        used = {look.view for look in self.plan.linked.values()}
         return {name: domain for name, domain in self.frame.views.items() if name in used}
 
     @cached_property
@@ -270,7 +265,7 @@ class PersonRows:
         starts = dict(zip(self.domains, (own[0] for own in self.public.columns), strict=True))
         found = []
         for purpose, own in tables.items():
-            view = self.looks[purpose].view
+            view = self.plan.linked[purpose].view
             for table in with_positions(own, self.domains[view]):
                 places = tuple(int(starts[view]) + place for place in table.columns)
                 groups = tuple(np.append(of, of.max() + 1) for of in table.group_of)
@@ -345,7 +340,7 @@ class LinkedMeasurer:
         spec, frame = self.spec, self.rows.frame
         tables, found = stand_in_pairs(spec, frame), dict[str, Any]()
         paid = {purpose: look for purpose, _, look in estimand_looks(spec, frame)}
-        for purpose, look in self.rows.looks.items():
+        for purpose, look in self.rows.plan.linked.items():
             found[purpose], domain = look, look.domain
             if isinstance(look.inner, AdaptiveMarginals):
                 groups = LevelGroups(domain, {})

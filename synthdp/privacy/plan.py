@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import dp_accounting
 from pydantic import SerializerFunctionWrapHandler, model_serializer
@@ -29,6 +29,9 @@ from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMargina
 from synthdp.privacy.mechanisms.scores import ScoreBudget
 from synthdp.privacy.mechanisms.sums import ProductSums
 from synthdp.spec.model import Model
+
+if TYPE_CHECKING:  # it opens engines
+    from synthdp.privacy.linked import OnView
 
 # Purposes, as ledgers and certificates name them; those of the graph, and of estimands, have a name
 # of their own each.
@@ -148,7 +151,7 @@ class ReleasePlan:
     scores: ScoreBudget | None = None
     forms: NoisyMarginals | None = None
     texts: TextBudget | None = None
-    linked: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    linked: Mapping[str, OnView[Any]] = field(default_factory=dict, hash=False)
     holdout: float = 0.0
 
     @cached_property

@@ -29,7 +29,7 @@ from benchmarks.linked_engines import spec_text, write_tables
 from synthdp.data import OUTER, PERSONS, SECOND, STEPS, LevelGroups, VisitFrame, id_text
 from synthdp.errors import DataError
 from synthdp.privacy import LinkedTable, read_linked
-from synthdp.privacy.engines import on_arrow, on_sql, on_visits, parts
+from synthdp.privacy.engines import on_arrow, on_sql, on_visits, opening
 from synthdp.privacy.engines.statements import LEVEL, NUMBER, SOURCE, UNIT, Statement
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY
@@ -190,7 +190,7 @@ def _small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_DB_URL", f"sqlite:///{tmp_path / 'visits.db'}")
     monkeypatch.setattr(on_sql, "CHUNK_ROWS", 20)
     monkeypatch.setattr(on_arrow, "BATCH_ROWS", 7)
-    monkeypatch.setattr(parts, "PART_ROWS", 30)
+    monkeypatch.setattr(opening, "PART_ROWS", 30)
     monkeypatch.setattr(on_visits, "CHUNK_ROWS", 9)
 
 

@@ -20,7 +20,7 @@ import pytest
 
 from synthdp.errors import DataError
 from synthdp.privacy import source
-from synthdp.privacy.engines import on_arrow, on_dask, parts
+from synthdp.privacy.engines import on_arrow, on_dask, opening
 from synthdp.privacy.engines.on_dask import DaskEngine
 from synthdp.privacy.engines.opening import Part
 from synthdp.privacy.readers import files
@@ -127,7 +127,7 @@ def test_a_row_more_changes_how_no_other_is_read_at_length(tmp_path: Path) -> No
 
 def no_nan_by_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a chunk's least and greatest value differ, no value of it is taken to be none."""
-    true = parts.batches
+    true = opening.batches
 
     def read(part: Part, names: Sequence[str], **how: Any) -> Iterator[pa.RecordBatch]:
         group = pq.ParquetFile(part.file).metadata.row_group(part.groups[0])
@@ -148,7 +148,7 @@ def no_nan_by_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def groups_left_out_by_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row group whose greatest value lies below the range is not read, but counted as below."""
-    true = parts.batches
+    true = opening.batches
 
     def read(part: Part, names: Sequence[str], **how: Any) -> Iterator[pa.RecordBatch]:
         told = pq.ParquetFile(part.file).metadata.row_group(part.groups[0]).column(0).statistics
