@@ -5,5 +5,5 @@ from synthdp import door
 __getattr__ = door(
     __name__,
     "audit_record certificate_text descriptions linked linked_files noisy_values signing "
-    "table_files content write waves",
+    "table_files content write",
 )

@@ -21,18 +21,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import pandas as pd
 
+from synthdp.bundle import noisy_values
 from synthdp.bundle.audit_record import AuditRecord
 from synthdp.bundle.certificate import Certificate, plan_problems
 from synthdp.bundle.certificate_text import gate_words
 from synthdp.bundle.descriptions import DATACARD, public_spec
-from synthdp.bundle.noisy_values import (
-    ESTIMANDS,
-    INNOVATIONS,
-    PRIOR,
-    PublishedWave,
-    earlier_waves,
-    read_tables,
-)
 from synthdp.bundle.table_files import CSV_NAME, PARQUET_NAME, WrittenFile, check_header
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, encode_column
@@ -89,7 +82,7 @@ class BundleContent:
     estimands: Released[dict[str, Any]] | None = None
     heaps: Released[NoisyTexts] | None = None
     prior: Released[dict[str, Any]] | None = None
-    waves: tuple[PublishedWave, ...] = ()
+    waves: tuple[noisy_values.PublishedWave, ...] = ()
 
 
 def check_content(content: BundleContent, ledger: Ledger) -> list[Entry]:
@@ -141,11 +134,11 @@ def receipts_of(content: BundleContent) -> dict[str, frozenset[Receipt]]:
         refuse("estimands", "must be there where the spec pays for sums, and nowhere else")
     if content.estimands is not None:
         answers = released("estimands", content.estimands, dict).receipts
-        receipts |= {ESTIMANDS: answers, REPORT: receipts[REPORT] | answers}
+        receipts |= {noisy_values.ESTIMANDS: answers, REPORT: receipts[REPORT] | answers}
     if (content.prior is not None) != (content.spec.prior is not None):
         refuse("prior", "must be there where the spec has one, and nowhere else")
     if content.prior is not None:
-        receipts[PRIOR] = released("prior", content.prior, dict).receipts
+        receipts[noisy_values.PRIOR] = released("prior", content.prior, dict).receipts
     if content.scores is None:
         return receipts
     paid = released("scores", content.scores, tuple).receipts
@@ -166,7 +159,9 @@ def _table_receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
     if not all(isinstance(t, NoisyTable) for t in content.tables.value):
         raise BoundaryError("bundle: tables must be NoisyTable values")
     shown = receipts[CSV_NAME] | receipts["marginals.json"]
-    receipts |= dict.fromkeys((REPORT, DATACARD, *([INNOVATIONS] if content.waves else [])), shown)
+    receipts |= dict.fromkeys(
+        (REPORT, DATACARD, *([noisy_values.INNOVATIONS] if content.waves else [])), shown
+    )
     graph = content.graph
     if (
         content.validation is None
@@ -306,12 +301,12 @@ class Bundle:
     @cached_property
     def tables(self) -> tuple[NoisyTable, ...]:
         """The noisy tables of `marginals.json`."""
-        return read_tables(self.folder)
+        return noisy_values.read_tables(self.folder)
 
     @cached_property
-    def waves(self) -> tuple[PublishedWave, ...]:
+    def waves(self) -> tuple[noisy_values.PublishedWave, ...]:
         """The waves before, of `waves.json`."""
-        return earlier_waves(self.folder, self.spec)
+        return noisy_values.earlier_waves(self.folder, self.spec)
 
     @cached_property
     def profile(self) -> Any:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from synthdp.bundle import descriptions
 from synthdp.bundle.audit_record import AuditRecord
 from synthdp.bundle.certificate import Certificate, certify, profile_of, profile_svg
 from synthdp.bundle.certificate_text import (
@@ -36,19 +37,6 @@ from synthdp.bundle.content import (
     receipts_of,
     refuse,
     sha256,
-)
-from synthdp.bundle.descriptions import (
-    DATACARD,
-    DEPLOYMENT,
-    arrow_strengths,
-    datacard,
-    deployment_record,
-    deployment_yaml,
-    graph_title,
-    pairs_counted,
-    public_spec,
-    readme,
-    spec_yaml,
 )
 from synthdp.bundle.noisy_values import (
     ESTIMANDS,
@@ -106,11 +94,13 @@ class Derived:
 
 def _datacard(b: Bundle) -> str:
     linked = any(edge.structural for edge in b.graph.edges)
-    strengths = arrow_strengths(b.graph, b.codes, b.domain, b.tables) if linked else ()
+    strengths = descriptions.arrow_strengths(b.graph, b.codes, b.domain, b.tables) if linked else ()
     groups = groups_of(b.tables, b.domain)
     tables = [on_groups(table, groups) for table in b.tables]
     pairs = tuple(measured_pairs(groups.coarse, groups.of(b.codes), tables))
-    return datacard(b.spec, b.certificate, b.graph, b.tables, strengths, pairs, day=b.day)
+    return descriptions.datacard(
+        b.spec, b.certificate, b.graph, b.tables, strengths, pairs, day=b.day
+    )
 
 
 DERIVED: dict[str, Derived] = {
@@ -118,7 +108,7 @@ DERIVED: dict[str, Derived] = {
         lambda b: render(b.certificate), "does not say what privacy/certificate.json says"
     ),
     "README.md": Derived(
-        lambda b: readme(b.spec, b.certificate, day=b.day),
+        lambda b: descriptions.readme(b.spec, b.certificate, day=b.day),
         "does not say what spec.yaml and privacy/certificate.json say",
     ),
     "PEOPLE.md": Derived(
@@ -127,7 +117,7 @@ DERIVED: dict[str, Derived] = {
     "synthdp.R": Derived(
         lambda b: template_text("synthdp.R.j2"), "is not the script that synthdp writes"
     ),
-    DATACARD: Derived(
+    descriptions.DATACARD: Derived(
         _datacard,
         "does not say what spec.yaml, graph.json, marginals.json, synthetic.csv and"
         " privacy/certificate.json say",
@@ -138,16 +128,16 @@ DERIVED: dict[str, Derived] = {
     "privacy/profile.svg": Derived(
         lambda b: profile_svg(b.profile, b.certificate), "does not show privacy/profile.json"
     ),
-    DEPLOYMENT: Derived(
+    descriptions.DEPLOYMENT: Derived(
         lambda b: (
             None
-            if (record := deployment_record(b.spec, b.certificate, day=b.day)) is None
-            else deployment_yaml(record)
+            if (record := descriptions.deployment_record(b.spec, b.certificate, day=b.day)) is None
+            else descriptions.deployment_yaml(record)
         ),
         "does not say what spec.yaml and privacy/certificate.json say",
     ),
     "graph.svg": Derived(
-        lambda b: b.graph.to_svg(title=graph_title(b.spec)), "does not show graph.json"
+        lambda b: b.graph.to_svg(title=descriptions.graph_title(b.spec)), "does not show graph.json"
     ),
     "datapackage.json": Derived(
         lambda b: as_json(descriptor(b.spec, run=b.certificate.run, csv=b.csv)),
@@ -172,7 +162,7 @@ DERIVED: dict[str, Derived] = {
 
 # In a bundle only where the spec states its publication, has estimands, a prior or a wave before,
 # or a key was given. SUMS lists all but the statement, which names SUMS.
-BY_SPEC = (DEPLOYMENT, ESTIMANDS, PRIOR, WAVES, INNOVATIONS)
+BY_SPEC = (descriptions.DEPLOYMENT, ESTIMANDS, PRIOR, WAVES, INNOVATIONS)
 OPTIONAL = (*BY_SPEC, STATEMENT)
 PRIMARY = (
     "graph.json",
@@ -257,7 +247,8 @@ def _prior(bundle: Bundle) -> Iterator[str]:
 
 def _left_out(bundle: Bundle) -> Iterator[str]:
     """How many pairs mode predict left out, if any."""
-    measured, pairs = len(pairs_counted(bundle.tables)), math.comb(len(bundle.domain), 2)
+    measured = len(descriptions.pairs_counted(bundle.tables))
+    pairs = math.comb(len(bundle.domain), 2)
     if bundle.spec.graph.mode == "predict" and measured < pairs:
         yield say("left_out", measured=measured, pairs=pairs)
 
@@ -301,7 +292,7 @@ def _write_all(
 ) -> None:
     steps, (certifying, tabling, describing, showing) = Steps(len(WRITING)), WRITING
     steps.begin(certifying)
-    spec = public_spec(content.spec)
+    spec = descriptions.public_spec(content.spec)
     facts = certify(
         spec,
         run=content.run,
@@ -350,7 +341,7 @@ def write_texts(
     """
     draft, facts = bundle.folder, bundle.certificate
     told = [e.to_json() for e in entries]
-    write_text(draft / "spec.yaml", spec_yaml(bundle.published))
+    write_text(draft / "spec.yaml", descriptions.spec_yaml(bundle.published))
     for name, content in {
         **stated,
         "privacy/ledger.json": {"run": facts.run, "balance": balance.to_json(), "entries": told},
@@ -381,7 +372,7 @@ def foresee(spec: ReleaseSpec, plan: ReleasePlan, audit: AuditRecord | None = No
 
     What cannot be computed is an error here, and nothing is lost by it.
     """
-    spec = public_spec(spec)
+    spec = descriptions.public_spec(spec)
     facts = certify(spec, **planned_facts(plan), audit=audit)
     word(Bundle(Path(), spec, facts, day="2000-01-01"), DERIVED)
 
@@ -395,7 +386,7 @@ def planned_facts(plan: ReleasePlan) -> dict[str, Any]:
 def word(bundle: Bundle, derived: Mapping[str, Derived], *also: str) -> None:
     """Make, and leave, what a bundle will say of its plan."""
     profile_svg(profile_of(bundle.certificate.planned, bundle.spec), bundle.certificate)
-    for name in ("privacy/certificate.md", EFFECTS, DEPLOYMENT, *also):
+    for name in ("privacy/certificate.md", EFFECTS, descriptions.DEPLOYMENT, *also):
         derived[name].make(bundle)
 
 

@@ -40,19 +40,8 @@ from synthdp.inference.figures import CellRoles, Figure, Rows, roles
 from synthdp.inference.least_squares import SETTINGS, LeastSquares, Margin, Measured, measured
 from synthdp.inference.sums import Summed, mean_figures, visits_mean
 from synthdp.inference.words import listed
+from synthdp.model.visits import questions
 from synthdp.model.visits.planning import person_sums
-from synthdp.model.visits.questions import (
-    ALL,
-    LATER,
-    MeasuredQuestion,
-    QuestionRows,
-    measured_question,
-    names_of_rows,
-    places,
-    rows_by_name,
-    shown_name,
-    written,
-)
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import ESTIMAND, estimand_purpose
 from synthdp.spec.expressions.query import Query, parse_query
@@ -166,7 +155,9 @@ class VisitQuestions:
         if (paid := self._paid(text)) is not None:
             return paid
         refused: OutputError | None = None
-        asked = names_of_rows(places(self.stated.frame, text), self.rows, self.stated.frame)
+        asked = questions.names_of_rows(
+            questions.places(self.stated.frame, text), self.rows, self.stated.frame
+        )
         for name in asked:
             try:
                 return self._of(self.rows[name], text)
@@ -179,7 +170,7 @@ class VisitQuestions:
         raise refused
 
     def _read(self, rows: Asked, text: str) -> Query:
-        query = parse_query(written(self.stated.frame, text, rows.columns), rows.columns)
+        query = parse_query(questions.written(self.stated.frame, text, rows.columns), rows.columns)
         if query.weight:
             how = "columns of visits count each visit once, of persons each person"
             raise OutputError("no weights are taken of persons with visits", hint=how)
@@ -210,7 +201,9 @@ class VisitQuestions:
             with suppress(SynthdpError):  # what is no question to pay for is told by who answers it
                 if isinstance(estimand, LinkedQuestion) and estimand.clip is None:
                     asked = LinkedQuestion(kind="question", ask=text)
-                    one, other = (measured_question(spec, frame, e) for e in (asked, estimand))
+                    one, other = (
+                        questions.measured_question(spec, frame, e) for e in (asked, estimand)
+                    )
                     if one.name == other.name and ask_the_same(one.query, other.query, one.domain):
                         found = self.paid[i]
                         assert isinstance(found, Answer)
@@ -227,7 +220,7 @@ class VisitQuestions:
             for names in rows.joint():
                 numbers = [n for n in names if rows.columns[n].operand == "number"]
                 groups = [n for n in names if n not in numbers and rows.domain[n].levels <= most]
-                by = {n: shown_name(n) for n in names}
+                by = {n: questions.shown_name(n) for n in names}
                 for n in numbers:
                     texts |= {
                         f"mean({by[n]}){of}": None for of in ("", *(f" by {by[g]}" for g in groups))
@@ -256,9 +249,9 @@ class VisitQuestions:
 def rows_of(bundle: LinkedBundle, tables: Mapping[str, Sequence[NoisyTable]]) -> dict[str, Asked]:
     """The rows that the tables of a bundle, by view, can be asked about."""
     frame, found = bundle.frame, dict[str, Asked]()
-    for name, rows in rows_by_name(bundle.linked, frame).items():
+    for name, rows in questions.rows_by_name(bundle.linked, frame).items():
         asked = asked_rows(frame, name, rows, tables[rows.view], tables[OUTER])
-        if all((asked.tables, asked.later)[: 1 + (name == ALL)]):
+        if all((asked.tables, asked.later)[: 1 + (name == questions.ALL)]):
             found[name] = asked
     return found
 
@@ -266,13 +259,13 @@ def rows_of(bundle: LinkedBundle, tables: Mapping[str, Sequence[NoisyTable]]) ->
 def asked_rows(
     frame: VisitFrame,
     name: str,
-    rows: QuestionRows,
+    rows: questions.QuestionRows,
     tables: Sequence[NoisyTable],
     first: Sequence[NoisyTable] = (),
 ) -> Asked:
     """Rows with the tables of their view, and of all visits with those of first ones, too."""
     own, known = rows.domain(frame), [renamed(t, rows.shown) for t in tables]
-    if name != ALL:
+    if name != questions.ALL:
         return Asked(rows.law, rows.most, rows.columns, own, known)
     shown = {frame.first(n): frame.now(n) for n in frame.of_visits.names}
     both = [renamed(t, shown) for t in first], known
@@ -283,7 +276,7 @@ def paid_question(
     spec: LinkedSpec,
     frame: VisitFrame,
     i: int,
-    asked: MeasuredQuestion,
+    asked: questions.MeasuredQuestion,
     tables: Mapping[str, Sequence[NoisyTable]],
 ) -> Answer:
     """The answer to a question that is the estimand at a position, by the tables of each purpose.
@@ -315,7 +308,7 @@ def answered(
     """
     spec = plain.model_copy(update={"columns": dict(rows.columns)})
     # Of one number a person has one visit.
-    most = 1 if any(n.endswith(f"[{LATER}].number") for n in query.by) else rows.most
+    most = 1 if any(n.endswith(f"[{questions.LATER}].number") for n in query.by) else rows.most
     cells: CellRoles | None
     if rows.later:
         known = rows.both(query.columns)

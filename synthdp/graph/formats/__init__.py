@@ -8,17 +8,10 @@ from pathlib import Path
 
 from synthdp import files as untrusted
 from synthdp.graph.causal import CausalGraph
+from synthdp.graph.formats import edgelist
 from synthdp.graph.formats.bif import read_bif
 from synthdp.graph.formats.dot import read_dot, write_dagitty, write_dot
 from synthdp.graph.formats.draft import GraphFileError, mistake
-from synthdp.graph.formats.edgelist import (
-    read_gml,
-    read_graphml,
-    read_json,
-    read_tetrad,
-    read_yaml,
-    write_yaml,
-)
 from synthdp.spec.addresses import home
 from synthdp.spec.load.loader import with_lists
 
@@ -26,21 +19,21 @@ __all__ = ["READERS", "SUFFIXES", "WRITERS", "GraphFileError", "read_graph", "re
 
 
 READERS: dict[str, Callable[..., CausalGraph]] = {
-    "yaml": read_yaml,
+    "yaml": edgelist.read_yaml,
     "dot": read_dot,
     "dagitty": read_dot,
-    "json": read_json,
+    "json": edgelist.read_json,
     "bif": read_bif,
-    "gml": read_gml,
-    "graphml": read_graphml,
-    "tetrad": read_tetrad,
+    "gml": edgelist.read_gml,
+    "graphml": edgelist.read_graphml,
+    "tetrad": edgelist.read_tetrad,
 }
 """By format: (text, file=name) -> graph, or `GraphFileError` with file, line, column and what is
 allowed.
 """
 
 WRITERS: dict[str, Callable[[CausalGraph], str]] = {
-    "yaml": write_yaml,
+    "yaml": edgelist.write_yaml,
     "dot": write_dot,
     "dagitty": write_dagitty,
     "json": lambda graph: json.dumps(graph.to_json(), indent=1, ensure_ascii=False) + "\n",

@@ -306,7 +306,10 @@ class StackedLookup(StackedLayer):
         keys, examples = self._rows(a).flatten(), torch.arange(a.shape[0] * a.shape[1])
         senders = (examples.unsqueeze(1) * own.nodes + own.owner).flatten()
         count = torch.bincount(keys, minlength=self.models * own.rows)
-        ordered, begin = senders[_order(keys, len(count))], count.cumsum(0) - count
+        # 1 << 16: keys below this are sorted by counting, in a fraction of the time
+        short = keys.numpy().astype(np.uint16) if len(count) <= (1 << 16) else keys.numpy()
+        ordered = senders[torch.from_numpy(np.argsort(short, kind="stable"))]
+        begin = count.cumsum(0) - count
         summed = F.embedding_bag(ordered, weighted.flatten(0, 2), begin, mode="sum")
         rows = summed.view(self.models, own.rows, own.width)
         return {
@@ -361,13 +364,6 @@ def stack(modules: Sequence[nn.Module]) -> nn.Module:
 def _widened(values: Tensor, value: float = 0.0) -> Tensor:
     """`values` with a last dimension that is a multiple of `VECTOR`."""
     return F.pad(values, (0, -values.shape[-1] % VECTOR), value=value)
-
-
-def _order(keys: Tensor, bound: int) -> Tensor:
-    """Positions of `keys`, which lie below `bound`, in ascending order."""
-    # 1 << 16: keys below this are sorted by counting, in a fraction of the time
-    values = keys.numpy().astype(np.uint16) if bound <= (1 << 16) else keys.numpy()
-    return torch.from_numpy(np.argsort(values, kind="stable"))
 
 
 def _mapped(basis: Tensor, values: Tensor) -> Tensor:

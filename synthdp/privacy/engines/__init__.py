@@ -233,12 +233,6 @@ def check_names(names: Sequence[str]) -> None:
         )
 
 
-def empty_counts(groups: LevelGroups, tables: Sequence[Columns]) -> list[Integers]:
-    """Zeros of the shapes of `tables`, to be added to."""
-    coarse = groups.coarse
-    return [np.zeros([coarse[c].levels for c in columns], dtype=np.int64) for columns in tables]
-
-
 # --- bounding ---
 
 

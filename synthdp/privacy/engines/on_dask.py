@@ -25,28 +25,7 @@ import synthdp
 from synthdp.data.encoding import Codes
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import DataError, install
-from synthdp.privacy.engines import Integers, Reading, Rows, Survey
-from synthdp.privacy.engines.on_arrow import (
-    Shard,
-    add_part,
-    add_shard,
-    blocks,
-    count_part,
-    count_shard,
-    draw_part,
-    draw_shard,
-    drawn_of,
-    drawn_rows,
-    sample_part,
-    sample_shard,
-    smallest,
-    some_rows,
-    split,
-    summed,
-    survey_part,
-    units_shard,
-    whole_rows,
-)
+from synthdp.privacy.engines import Integers, Reading, Rows, Survey, on_arrow
 from synthdp.privacy.engines.opening import Part, Parts
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Columns, Side, Summands
@@ -81,36 +60,38 @@ class DaskEngine:
 
     def survey(self) -> Survey:
         """By one pass over all columns."""
-        (found,) = summed(self._each(partial(survey_part, self.reading), self.parts.parts))
+        job = partial(on_arrow.survey_part, self.reading)
+        (found,) = on_arrow.summed(self._each(job, self.parts.parts))
         return Survey.of(found)
 
     def count(self, groups: LevelGroups, tables: Sequence[Columns]) -> list[Integers]:
         """By a task for each part, or for each shard of ids."""
         reading, own = self.reading.of(groups, tables)
         if reading.id_column is None:
-            job = partial(count_part, reading, own, tuple(tables))
-            return summed(self._each(job, self.parts.parts))
-        return summed(self._each_shard(partial(count_shard, reading, own, tuple(tables))))
+            job = partial(on_arrow.count_part, reading, own, tuple(tables))
+            return on_arrow.summed(self._each(job, self.parts.parts))
+        of_shard = partial(on_arrow.count_shard, reading, own, tuple(tables))
+        return on_arrow.summed(self._each_shard(of_shard))
 
     def add_up(self, what: Summands, side: Side) -> Integers:
         """By a task for each part, or for each shard of ids."""
         if self.reading.id_column is None:
-            task = partial(add_part, self.reading, what, side)
-            (found,) = summed(self._each(task, self.parts.parts))
+            task = partial(on_arrow.add_part, self.reading, what, side)
+            (found,) = on_arrow.summed(self._each(task, self.parts.parts))
         else:
-            job = partial(add_shard, self.reading, what, side)
-            (found,) = summed(self._each_shard(job, values=True))
+            job = partial(on_arrow.add_shard, self.reading, what, side)
+            (found,) = on_arrow.summed(self._each_shard(job, values=True))
         return found
 
     def draw(self, most: int) -> Rows:
         """Of the rows of all parts, or of those that stay of each shard of ids."""
         if self.reading.id_column is not None:
-            job = partial(draw_shard, self.reading, most)
-            drawn = smallest(most, self._each_shard(job, values=True))
-            return drawn_rows(self.reading, drawn)
-        tasks = split(self.parts, some_rows(self.parts, most))
-        found = self._each(partial(draw_part, self.reading), tasks)
-        return whole_rows(self.reading.domain, list(found))
+            job = partial(on_arrow.draw_shard, self.reading, most)
+            drawn = on_arrow.smallest(most, self._each_shard(job, values=True))
+            return on_arrow.drawn_rows(self.reading, drawn)
+        tasks = on_arrow.split(self.parts, on_arrow.some_rows(self.parts, most))
+        found = self._each(partial(on_arrow.draw_part, self.reading), tasks)
+        return on_arrow.whole_rows(self.reading.domain, list(found))
 
     def sample(self, rate: float, randomness: Randomness) -> Codes:
         """A Poisson batch of all rows; of units with ids, by hashes under a key that is used
@@ -118,17 +99,17 @@ class DaskEngine:
         """
         if self.reading.id_column is not None:
             key = secrets.token_hex(16)
-            found = self._each_shard(partial(sample_shard, self.reading, rate, key))
+            found = self._each_shard(partial(on_arrow.sample_shard, self.reading, rate, key))
             return np.concatenate(list(found))
-        tasks = drawn_of(self.parts, rate, randomness)
-        return np.concatenate(list(self._each(partial(sample_part, self.reading), tasks)))
+        tasks = on_arrow.drawn_of(self.parts, rate, randomness)
+        return np.concatenate(list(self._each(partial(on_arrow.sample_part, self.reading), tasks)))
 
     def units(self) -> Integers | None:
         """Numbered shard by shard: all rows of an id lie in one. No text of an id comes back."""
         if self.reading.id_column is None:
             return None
         found, first = list[Integers](), 0
-        for own in self._each_shard(partial(units_shard, self.reading)):
+        for own in self._each_shard(partial(on_arrow.units_shard, self.reading)):
             found.append(own + first)
             first += own.max(initial=-1) + 1
         return np.concatenate(found)
@@ -144,7 +125,9 @@ class DaskEngine:
                 futures = client.map(_Quiet(job), tasks, pure=False, key=name)
             yield from _gathered(futures)
 
-    def _each_shard(self, job: Callable[[list[Shard]], T], *, values: bool = False) -> Iterator[T]:
+    def _each_shard(
+        self, job: Callable[[list[on_arrow.Shard]], T], *, values: bool = False
+    ) -> Iterator[T]:
         """`job` of all rows of each shard: of all ids whose hash is one number."""
         shards = max(1, -(-self.rows // SHARD_ROWS))
         with self._client() as client:
@@ -294,6 +277,6 @@ class _Quiet:
             return Failed(type(error).__name__)
 
 
-def _dealt(reading: Reading, shards: int, values: bool, part: Part) -> list[Shard]:
+def _dealt(reading: Reading, shards: int, values: bool, part: Part) -> list[on_arrow.Shard]:
     """The rows of a part by the shard of their id."""
-    return Shard.of(reading, blocks(reading, part), values=values).dealt(shards)
+    return on_arrow.Shard.of(reading, on_arrow.blocks(reading, part), values=values).dealt(shards)

@@ -29,7 +29,7 @@ from synthdp.data.encoding import Codes, encode_column, read_values
 from synthdp.data.kinds.kind import Floats
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import BoundaryError, DataError, by_kind
-from synthdp.privacy.engines import Integers, Reading, Survey, check_names, empty_counts
+from synthdp.privacy.engines import Integers, Reading, Survey, check_names
 from synthdp.privacy.engines.statements import (
     POSTGRESQL,
     SOURCE,
@@ -114,15 +114,17 @@ class SqlEngine:
 
     def count(self, groups: LevelGroups, tables: Sequence[Columns]) -> list[Integers]:
         """By a GROUP BY for every few tables; for each one in SQLite."""
-        counts = empty_counts(groups, tables)
+        sizes = {c.name: c.levels for c in groups.coarse.columns}
+        counts = [np.zeros([sizes[c] for c in table], dtype=np.int64) for table in tables]
         with self._connection() as (connection, name):
             most = _statement(name).dialect.sets
             for first in range(0, len(tables), most):
                 some, made = tables[first : first + most], _statement(name)
                 reading, own = self._own.of(groups, some)
                 text = made.counted(reading, self.kinds, own, some)
-                for row in self._answer(connection, made, text):
-                    _add_cell(counts[first : first + most], row)
+                for *cells, rows in self._answer(connection, made, text):
+                    at = next(i for i, cell in enumerate(cells) if cell is not None)
+                    counts[first + at].reshape(-1)[int(cells[at])] += int(rows)
         return counts
 
     def add_up(self, what: Summands, side: Side) -> NoReturn:
@@ -243,13 +245,6 @@ class SqlEngine:
 
 def _statement(name: str) -> Statement:
     return Statement(POSTGRESQL) if name == "postgresql" else _InSqlite(SQLITE)
-
-
-def _add_cell(counts: Sequence[Integers], row: Sequence[Any]) -> None:
-    """Add one row of `Statement.counted` to the counts of its table."""
-    *cells, rows = row
-    at = next(i for i, cell in enumerate(cells) if cell is not None)
-    counts[at].reshape(-1)[int(cells[at])] += int(rows)
 
 
 def _check_server(connection: sqlalchemy.Connection) -> None:

@@ -499,7 +499,8 @@ def levels_of(column: ColumnDomain, kind: Kind) -> Levels:
             value = number(text)
         except (ValueError, InvalidOperation):
             continue
-        if category_text(value) == text and value == value and _fits(value, kind):
+        fits = kind != "whole" or -(2**63) <= value < 2**63
+        if category_text(value) == text and value == value and fits:
             values.append(value)
     return Levels(null, 0, _keyed(column, values, kind))
 
@@ -508,10 +509,6 @@ def _keyed(column: ColumnDomain, values: list[Any], kind: Kind) -> tuple[tuple[A
     """The values with their levels, in the order in which a database has them."""
     order = (lambda v: v.encode()) if kind == "text" else None
     return tuple((v, _level(column, v, kind)) for v in sorted(set(values), key=order))
-
-
-def _fits(value: float, kind: Kind) -> bool:
-    return kind != "whole" or -(2**63) <= value < 2**63
 
 
 def _points(column: ColumnDomain) -> set[float]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -70,7 +69,9 @@ def concentrated_pld(rho: float, *, width: float) -> pld.PrivacyLossDistribution
     # 40.0 nats: epsilons beyond which delta is below e^-40
     steps = _grid(min(rho + 2 * math.sqrt(rho * 40.0), LARGEST_EPSILON), width)
     epsilons, last = steps * width, len(steps) // 2
-    deltas = _delta_bound(rho, epsilons)
+    a = ORDERS[:, None]
+    logs: Floats = (a - 1) * (a * rho - epsilons) - np.log(a) + (a - 1) * np.log1p(-1 / a)
+    deltas: Floats = np.exp(np.minimum(logs.min(0), 0.0))  # the least bound over the orders
     below = slice(0, last)
     mirrored = -np.expm1(epsilons[below]) + np.exp(epsilons[below]) * deltas[:last:-1]
     deltas[below] = np.minimum(deltas[below], mirrored)
@@ -169,14 +170,6 @@ def _grid(reach: float, width: float) -> npt.NDArray[np.int64]:
     stride = math.ceil(2 * reach / width / 4000)
     last = math.ceil(reach / width / stride)
     return stride * np.arange(-last, last + 1)
-
-
-def _delta_bound(rho: float, epsilons: npt.NDArray[np.floating[Any]]) -> Floats:
-    """The least bound over the orders, at each epsilon."""
-    a = ORDERS[:, None]
-    logs: Floats = (a - 1) * (a * rho - epsilons) - np.log(a) + (a - 1) * np.log1p(-1 / a)
-    bound: Floats = np.exp(np.minimum(logs.min(0), 0.0))
-    return bound
 
 
 def convex_minorant(x: Floats, y: Floats) -> Floats:
