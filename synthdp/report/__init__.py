@@ -5,5 +5,5 @@ from synthdp import door
 __getattr__ = door(
     __name__,
     "prose sections index public.content public.sections public.page internal.content "
-    "internal.appendix internal.page internal.sections verdicts",
+    "internal.page internal.sections verdicts",
 )
