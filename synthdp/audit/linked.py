@@ -439,7 +439,7 @@ class CanaryGame:
     def of(
         cls, canary: str, spec: LinkedSpec, plan: ReleasePlan, others: LinkedTable
     ) -> CanaryGame:
-        """The game of one of `persons.canaries` among `others`."""
+        """The game of one of `canaries` among `others`."""
         rows = PersonRows(VisitFrame.from_spec(spec), plan)
         codes, persons = rows.of(others)
         added, _ = rows.of(read(rows.frame, canaries(rows.frame)[canary]))

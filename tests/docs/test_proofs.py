@@ -54,7 +54,8 @@ def proofs(*folders: Path) -> dict[str, frozenset[str]]:
         name: papers
         for folder in folders
         for file in sorted(folder.rglob("*.py"))
-        for name, papers in _proofs(ast.parse(file.read_text(encoding="utf-8")), file.stem)
+        for stem in [file.parent.name if file.stem == "__init__" else file.stem]
+        for name, papers in _proofs(ast.parse(file.read_text(encoding="utf-8")), stem)
     }
 
 

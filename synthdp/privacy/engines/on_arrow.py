@@ -4,7 +4,7 @@ Each part is read by `encode_column`, the function that reads a table into memor
 vectors of whole numbers; their sum over parts does not depend on the order of parts. What is in
 memory is a batch of rows a thread, and the counts.
 
-Shards of a table: all rows of some ids, of which each keeps `max_rows` (`engine.kept_rows`),
+Shards of a table: all rows of some ids, of which each keeps `max_rows` (`engines.kept_rows`),
 counted or added up in this process or a worker's.
 """
 

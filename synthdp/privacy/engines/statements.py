@@ -198,7 +198,7 @@ class Statement:
     # --- a table ---
 
     def survey(self, reading: Reading, kinds: Mapping[str, Kind]) -> str:
-        """The numbers of `engine.Survey`, in one row."""
+        """The numbers of `engines.Survey`, in one row."""
         told = ["count(*)", "0"]
         if reading.id_column is not None:
             unit = self.unit(reading.names[reading.id_column], kinds[reading.id_column])
@@ -281,7 +281,7 @@ class Statement:
         return f"SELECT {', '.join([UNIT, *listed])} FROM {found} WHERE {stay}"
 
     def tossed(self, key: str, rate: float) -> str:
-        """Whether the coin of a unit is below a rate (`engine.coin`); `key` is an expression."""
+        """Whether the coin of a unit is below a rate (`engines.coin`); `key` is an expression."""
         place = self.dialect.digest.format(f"{key} || '|' || {UNIT}")
         return self._below(place, rate)
 
@@ -290,7 +290,7 @@ class Statement:
         return f"({digits} < {self.bound(limit(rate), 'TEXT')})"
 
     def place(self, key: str, columns: int) -> str:
-        """`engine.place` of a row."""
+        """`engines.place` of a row."""
         levels = " || ',' || ".join(f"CAST({LEVEL}{i} AS TEXT)" for i in range(columns))
         text = f"{key} || '|' || CAST(j AS TEXT) || '|' || {levels} || '|' || {UNIT}"
         return self.dialect.digest.format(text)
