@@ -249,6 +249,9 @@ def sums_from_json(
     return replace(value, contrast=NoisyContrast(sums, sigma))
 
 
+# --- waves before ---
+
+
 WAVES, INNOVATIONS = "waves.json", "innovations.json"
 STATED = (SUMS, "spec.yaml", MARGINALS)
 

@@ -218,6 +218,9 @@ def in_views(views: Views, out: npt.NDArray[np.bool_], misfits: Misfits) -> Link
     return LinkedTable(codes, numbers, persons.held_out, misfits, None, tables)
 
 
+# --- mechanisms on a view ---
+
+
 M = TypeVar("M", NoisyMarginals, AdaptiveMarginals)
 
 

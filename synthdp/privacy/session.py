@@ -436,6 +436,9 @@ def tables_for(table: Table, mechanisms: Sequence[Mechanism[Any]]) -> list[Table
     return [seen if isinstance(m, SumMechanism | NoisyMarginals) else table for m in mechanisms]
 
 
+# --- journal ---
+
+
 class Checkpoints(Protocol):
     """Where a mechanism of many steps keeps how far it came; what it gives must be noisy
     already.

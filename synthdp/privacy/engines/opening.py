@@ -156,6 +156,9 @@ def _engine(
     return ArrowEngine(reading, parts, threads)
 
 
+# --- parts of Parquet files ---
+
+
 PART_ROWS = 1 << 20
 PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "https": "aiohttp", "http": "aiohttp"}
 

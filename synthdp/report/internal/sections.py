@@ -328,6 +328,9 @@ def _estimand_row(beside: EstimandBeside) -> dict[str, str]:
     }
 
 
+# --- appendix ---
+
+
 # The tables that the page shows; the others are in the appendix.
 STUDY = ("figure", "of", "extractor, or learned", "by", "value", "lower", "upper")
 ATTACK_CAPTIONS = ("Membership attack", "Membership attack: declared")
