@@ -122,9 +122,9 @@ class SqlEngine:
                 some, made = tables[first : first + most], _statement(name)
                 reading, own = self._own.of(groups, some)
                 text = made.counted(reading, self.kinds, own, some)
-                for *cells, rows in self._answer(connection, made, text):
-                    at = next(i for i, cell in enumerate(cells) if cell is not None)
-                    counts[first + at].reshape(-1)[int(cells[at])] += int(rows)
+                for row in self._answer(connection, made, text):
+                    at = next(i for i, cell in enumerate(row[:-1]) if cell is not None)
+                    counts[first + at].reshape(-1)[int(row[at])] += int(row[-1])
         return counts
 
     def add_up(self, what: Summands, side: Side) -> NoReturn:
