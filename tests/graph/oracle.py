@@ -10,18 +10,17 @@ from collections.abc import Sequence
 
 from synthdp.graph import (
     CausalGraph,
-    CiTest,
     GraphEdge,
     Knowledge,
     Pdag,
     meek,
     orient_colliders,
     orient_known,
-    pc_skeleton,
     unshielded,
 )
 from synthdp.graph import chi_square as independence
 from synthdp.graph.chi_square import Answer, Floats, Query
+from synthdp.graph.discovery import CiTest, pc_skeleton
 
 
 def chi_square(tables: Floats, sigma: Floats, *, level: float, margin: float) -> list[Answer]:

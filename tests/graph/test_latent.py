@@ -9,8 +9,9 @@ import pytest
 
 from benchmarks.bif import BayesianNetwork, parse_bif
 from synthdp.errors import OutputError, SynthdpError
-from synthdp.graph import CausalGraph, GraphEdge, Knowledge, PagLink, Pair, Skeleton, adjustment
+from synthdp.graph import CausalGraph, GraphEdge, Knowledge, PagLink, Pair, adjustment
 from synthdp.graph.chi_square import Answer
+from synthdp.graph.discovery import Skeleton
 from synthdp.graph.discovery.measured_pc import JOINT_SHARES, ROUND_SHARES, MeasurePlan, measured_pc
 from synthdp.graph.discovery.orient import with_marks
 from synthdp.sample import check_interventions
