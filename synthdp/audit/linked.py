@@ -144,14 +144,11 @@ def canaries(frame: VisitFrame) -> dict[str, CodedVisits]:
 def together(parts: Sequence[CodedVisits]) -> CodedVisits:
     """The persons of all parts, in their order."""
     starts = np.cumsum([0, *(len(part.persons) for part in parts)])
-
-    def joined(name: str) -> Any:
-        own = [getattr(part, name) for part in parts]
-        return None if own[0] is None else np.concatenate(own)
-
     owner = np.concatenate([p.owner + start for p, start in zip(parts, starts, strict=False)])
     names = ("persons", "visits", "when", "births", "deaths", "of_persons", "of_visits")
-    return replace(parts[0], owner=owner, **{name: joined(name) for name in names})
+    found: dict[str, Any] = {name: [getattr(part, name) for part in parts] for name in names}
+    joined = {n: own[0] if own[0] is None else np.concatenate(own) for n, own in found.items()}
+    return replace(parts[0], owner=owner, **joined)
 
 
 def read(frame: VisitFrame, persons: CodedVisits, *, held_out: int = 0) -> LinkedTable:

@@ -259,10 +259,7 @@ class Judge:
         return self._seen(lambda table: table.judged(most), reason="evaluation on real rows")
 
     def _on_sample(self, look: Callable[[Table], T]) -> Confidential[T | NotJudged]:
-        def seen(table: Table | NotJudged) -> T | NotJudged:
-            return table if isinstance(table, NotJudged) else guarded(look, table)
-
-        return self._sample.map(seen)
+        return self._sample.map(lambda t: t if isinstance(t, NotJudged) else guarded(look, t))
 
     def _seen(self, look: Callable[[Table], T], *, reason: str) -> Confidential[T | NotJudged]:
         return self.session.inspect(lambda table: guarded(look, table), reason=reason)

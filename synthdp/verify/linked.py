@@ -35,7 +35,6 @@ from synthdp.bundle.linked import (
 )
 from synthdp.bundle.linked_files import LINKED_DERIVED, linked_files
 from synthdp.bundle.noisy_values import ESTIMANDS, MARGINALS, sums_from_json
-from synthdp.bundle.write import Derived
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import to_numbers
 from synthdp.data.kinds import column_kind
@@ -64,6 +63,8 @@ Floats = npt.NDArray[np.float64]
 class LinkedReader(Reader):
     """The bundle of linked tables while it is read; `spec` is what parts for one table ask."""
 
+    states, derived = LinkedCertificate, LINKED_DERIVED
+
     @cached_property
     def linked(self) -> LinkedSpec:
         """The spec. Whoever asks for it has seen that it can be read."""
@@ -91,11 +92,6 @@ class LinkedReader(Reader):
         """Every file that a bundle of the spec must have, but for its sums."""
         return linked_files(self.linked)
 
-    @property
-    def derived(self) -> Mapping[str, Derived]:
-        """The files that follow from others."""
-        return LINKED_DERIVED
-
     @cached_property
     def limits(self) -> PlanLimits:
         """Upper limits of a plan of the spec."""
@@ -116,10 +112,6 @@ class LinkedReader(Reader):
         if self.certificate is None:
             return None
         return LinkedBundle(self.folder, self.spec, self.certificate, self.day, self.linked)
-
-    def certificate_of(self, stated: Any) -> Certificate:
-        """The certificate that JSON states."""
-        return LinkedCertificate.model_validate(stated)
 
     def certified(self, **facts: Any) -> Certificate:
         """The certificate that follows from the spec and `facts`."""

@@ -176,7 +176,7 @@ def check_certificate(reader: Reader) -> Iterator[str]:
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
         yield f"{name}: format must be {FORMAT}; another one needs another version of synthdp"
         return
-    reader.certificate = stated = reader.certificate_of(raw)
+    reader.certificate = stated = reader.states.model_validate(raw)
     planned, sizes = [p.event for p in stated.planned], [g.size for g in stated.groups]
     once = f"bounds for groups are computed once each, for {', '.join(map(str, GROUP_SIZES))}"
     excess = [] if len(set(sizes)) == len(sizes) and {*sizes} <= {*GROUP_SIZES} else [once]

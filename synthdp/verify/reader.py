@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -69,6 +69,9 @@ class Reader:
     `key` is the publisher's, where it is known.
     """
 
+    states: ClassVar[type[Certificate]] = Certificate
+    derived: ClassVar[Mapping[str, Derived]] = DERIVED
+    """The files that follow from others."""
     folder: Path
     parsed: ReleaseSpec | None = None
     entries: list[Entry] = field(default_factory=list)
@@ -93,23 +96,10 @@ class Reader:
         """Every file that a bundle must have, but for its sums."""
         return FILES
 
-    @property
-    def derived(self) -> Mapping[str, Derived]:
-        """The files that follow from others."""
-        return DERIVED
-
     @cached_property
     def limits(self) -> PlanLimits:
         """Upper limits of the plan."""
         return PlanLimits.of(self.spec)
-
-    def certificate_of(self, stated: Any) -> Certificate:
-        """The certificate that JSON states.
-
-        Raises:
-            pydantic.ValidationError: it states none.
-        """
-        return Certificate.model_validate(stated)
 
     def certified(self, **facts: Any) -> Certificate:
         """The certificate that follows from the spec and `facts`, those of `certify`."""
