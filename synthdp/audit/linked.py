@@ -146,8 +146,8 @@ def together(parts: Sequence[CodedVisits]) -> CodedVisits:
     starts = np.cumsum([0, *(len(part.persons) for part in parts)])
     owner = np.concatenate([p.owner + start for p, start in zip(parts, starts, strict=False)])
     names = ("persons", "visits", "when", "births", "deaths", "of_persons", "of_visits")
-    found: dict[str, Any] = {name: [getattr(part, name) for part in parts] for name in names}
-    joined = {n: own[0] if own[0] is None else np.concatenate(own) for n, own in found.items()}
+    found = {name: [getattr(part, name) for part in parts] for name in names}
+    joined: Any = {n: None if own[0] is None else np.concatenate(own) for n, own in found.items()}
     return replace(parts[0], owner=owner, **joined)
 
 

@@ -123,7 +123,7 @@ class SqlEngine:
                 reading, own = self._own.of(groups, some)
                 text = made.counted(reading, self.kinds, own, some)
                 for row in self._answer(connection, made, text):
-                    at = next(i for i, cell in enumerate(row[:-1]) if cell is not None)
+                    at = next(i for i in range(len(row)) if row[i] is not None)
                     counts[first + at].reshape(-1)[int(row[at])] += int(row[-1])
         return counts
 
