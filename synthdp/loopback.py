@@ -18,6 +18,7 @@ from synthdp.errors import OutputError
 Send = Callable[..., Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Any, Send], Awaitable[None]]
 Header = tuple[bytes, bytes]
+APART = (b"cross-origin-opener-policy", b"same-origin")  # who opened a page has no hold of it
 _OWN = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?")
 
 
@@ -59,7 +60,13 @@ class Guard:
         if scope["type"] != "http":
             return
         if not (status := self._refusal(scope)):
-            await self.app(scope, receive, send)
+
+            async def apart(said: MutableMapping[str, Any]) -> None:
+                if said["type"] == "http.response.start":
+                    said = {**said, "headers": [*said["headers"], APART]}
+                await send(said)
+
+            await self.app(scope, receive, apart)
             return
         headers = [(b"content-length", b"0"), *(self.asks if status == 401 else ())]
         await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -68,7 +75,8 @@ class Guard:
     def _refusal(self, scope: MutableMapping[str, Any]) -> int:
         """The status of a refusal, 0 for none. 421 where a name leads here that is not ours (DNS
         rebinding); 403 where a page of another origin asks, whatever its browser knows of secrets.
-        Another page's link to this one is followed.
+        Another page's link is followed to the first page alone: by what else an address answers, if
+        only whether it is a file to save, the page that opened it would learn what is there.
         """
 
         def values(name: bytes) -> list[bytes]:
@@ -80,7 +88,7 @@ class Guard:
         if any(origin != b"http://" + hosts[0] for origin in values(b"origin")):
             return 403
         followed = (
-            scope["method"] == "GET"
+            (scope["method"], scope["path"]) == ("GET", "/")
             and values(b"sec-fetch-mode") == [b"navigate"]
             and values(b"sec-fetch-dest") == [b"document"]
         )

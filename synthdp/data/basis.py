@@ -48,8 +48,10 @@ class Scale:
     values: tuple[float, ...]
 
     def __call__(self, numbers: Floats) -> Floats:
-        """Scaled numbers, same shape; NaN stays."""
-        return np.asarray(np.interp(numbers, self.knots, self.values))
+        """Scaled numbers, same shape; NaN stays. Between knots that lie nearer than doubles have a
+        slope for, `interp` may be infinite.
+        """
+        return np.clip(np.interp(numbers, self.knots, self.values), -1.0, 1.0)
 
 
 def range_scale(column: ColumnDomain) -> Scale:

@@ -220,9 +220,9 @@ def id_text(value: Any) -> str:
     """
     if isinstance(value, bytes | bytearray | memoryview):
         return f"0x{bytes(value).hex()}"
-    if isinstance(value, Decimal):
-        value = format(value, "f")
-    elif not isinstance(value, str | bool | int | float | np.generic | date | UUID):
+    if isinstance(value, Decimal | int) and not isinstance(value, bool):
+        value = format(Decimal(value), "f")
+    elif not isinstance(value, str | bool | float | np.generic | date | UUID):
         message = "ids of a type that cannot be compared"
         raise DataError(message, hint="ids are texts or numbers; cast them in the source")
     text = (category_text(value) or "").strip()

@@ -47,7 +47,7 @@ from synthdp.data.kinds import column_kind
 from synthdp.data.kinds.kind import Codes as Codes
 from synthdp.data.kinds.kind import EncodedColumn as EncodedColumn
 from synthdp.data.kinds.kind import Floats, Read, missing_in
-from synthdp.errors import DataError, instead
+from synthdp.errors import DataError, SynthdpError, instead
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -224,26 +224,37 @@ def _walk(values: Cells, meaning: Meaning, column: ColumnDomain | None) -> Read:
             return _looked_up(once, values.cat.codes.to_numpy())
         dense = values
         if isinstance(values.dtype, pd.SparseDtype):
-            dense = values.array.to_dense()
-        if dense.dtype == object:
+            dense = pd.Series(values.array.to_dense())
+        # Of Python's objects Arrow would make one type, and of texts UTF-8, or refuse all of them.
+        texts = isinstance(dense.dtype, pd.StringDtype) and dense.dtype.storage == "python"
+        if texts or (dense.dtype.kind == "O" and not hasattr(dense.array, "__arrow_array__")):
             return _one_by_one(dense.tolist(), meaning, column)
         values = pa.array(dense, from_pandas=True)
     chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
-    read = [_array(chunk, meaning, column) for chunk in chunks]
-    if len(read) == 1:
-        return read[0]
-    return Read(
-        np.concatenate([np.zeros(0), *(r.numbers for r in read)]),
-        np.concatenate([np.zeros(0, bool), *(r.absent for r in read)]),
-    )
+    return _joined([_array(chunk, meaning, column) for chunk in chunks])
 
 
 def _one_by_one(values: Sequence[Any], meaning: Meaning, column: ColumnDomain | None) -> Read:
     codes = frozenset(column.missing_codes) if column else frozenset[str]()
     text = column_kind(column).text_of(column) if column else category_text
-    absent = [is_missing(v) or (bool(codes) and text(v) in codes) for v in values]
-    numbers = [math.nan if gone else meaning(v) for v, gone in zip(values, absent, strict=True)]
+    try:
+        absent = [is_missing(v) or (bool(codes) and text(v) in codes) for v in values]
+        numbers = [math.nan if gone else meaning(v) for v, gone in zip(values, absent, strict=True)]
+    except SynthdpError:
+        raise
+    except Exception:  # what the type of a value raises is a misfit of its own row, found by halves
+        if len(values) == 1:
+            return Read(np.full(1, math.nan), np.zeros(1, dtype=bool))
+        parts = values[: len(values) // 2], values[len(values) // 2 :]
+        return _joined([_one_by_one(part, meaning, column) for part in parts])
     return Read(np.array(numbers, dtype=np.float64), np.array(absent, dtype=bool))
+
+
+def _joined(read: Sequence[Read]) -> Read:
+    return Read(
+        np.concatenate([np.zeros(0), *(r.numbers for r in read)]),
+        np.concatenate([np.zeros(0, bool), *(r.absent for r in read)]),
+    )
 
 
 def _looked_up(once: Read, positions: npt.NDArray[np.integer]) -> Read:

@@ -279,7 +279,11 @@ def read_frame(
     readers: dict[type, Callable[[Any], pd.DataFrame]] = {
         CsvSource: lambda s: chosen_frame(
             read_csv_file(
-                folder / s.path, delimiter=s.delimiter, missing=s.missing_values, check=choose
+                folder / s.path,
+                delimiter=s.delimiter,
+                missing=s.missing_values,
+                check=choose,
+                utf8=dataset.out_of_domain == "refuse",
             ),
             choose,
             commas=domain.numbers if s.decimal == "," else (),

@@ -238,10 +238,13 @@ def _train(session: Session, job: Job) -> tuple[Fitted, list[str]]:
 
 
 def _decide(judge: Judge) -> tuple[Judgement, tuple[gates.GateVerdict, ...]]:
-    """What the gates say, and the figures that they need; what was published is decided."""
+    """What the gates say, and the figures that they need; what was published is decided, and so is
+    what a figure withheld: rows that are drawn again are no second try.
+    """
     job = judge.job
-    kept = gates.kept_decision(job.spec.gates, job.folder.decision) if job.published else None
-    if kept is not None:
+    kept = gates.kept_decision(job.spec.gates, job.folder.decision) or ()
+    failed = any(not v.passed for v in kept if v.figure.value is not None)
+    if kept and (job.published or (judge.session.settled and failed)):
         return judge.released(), kept
     judgement = judge.for_gates()
     figures = judgement.figures_for_steward() | gates.simulated_figures(job.audit)

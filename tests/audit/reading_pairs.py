@@ -60,6 +60,17 @@ TEXTS: tuple[str | None, ...] = (
     *("\U0001f600", "e\u0301", "=cmd", "0b1", "1_0.0"),
 )
 """Fields of a CSV or Parquet file."""
+
+
+class Untold:
+    """A value whose type gives it no text."""
+
+    def __str__(self) -> str:
+        raise TypeError("what a row holds")
+
+    __repr__ = object.__repr__
+
+
 OBJECTS: tuple[Any, ...] = (
     *TEXTS,
     *(True, False, 0, 1, -1, 7, HUGE + 1, HUGE + 3, -HUGE - 1, 2**63, 2**64, 10**400),
@@ -72,6 +83,7 @@ OBJECTS: tuple[Any, ...] = (
     *(pd.Timestamp("2015-05-05T00:00:00.000000001"), np.datetime64("2015-05-05T00:00:00.0000001")),
     *(np.datetime64("NaT"), np.int64(1), np.float32(0.1), np.bool_(True), b"f", b"\xff"),
     *(memoryview(b"f"), ["f"], ("f", 1), {"f": 1}, 1j),
+    *("\ud800", np.datetime64(5, "as"), Untold()),
 )
 """What drivers of databases make of values, and what a value of SQLite may be beside any other."""
 
@@ -97,6 +109,10 @@ DECIMALS = (None, *map(Decimal, ("0", "1", "1.50", "-1", "9007199254740993")))
 WAYS: dict[str, tuple[Callable[[Sequence[Any]], pd.Series[Any]], tuple[Any, ...]]] = {
     "texts of a file": (_arrow(pa.string()), TEXTS),
     "texts of a dictionary": (_coded, TEXTS),
+    "texts of pandas": (
+        lambda values: pd.Series(values, dtype="string[python]"),
+        (*TEXTS, "\ud800", "a\udcff"),
+    ),
     "objects of a database": (lambda values: pd.Series(list(values), dtype=object), OBJECTS),
     "whole numbers": (_arrow(pa.int64()), NUMBERS),
     "real numbers": (_arrow(pa.float64()), REALS),

@@ -2,13 +2,15 @@
 refusals that name the column.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synthdp.data import MAX_LEVELS, Basis, ColumnDomain, Domain, rank_scale
+from synthdp.data import MAX_LEVELS, Basis, ColumnDomain, Domain, range_scale, rank_scale
 from synthdp.errors import SynthdpError
 
 
@@ -116,6 +118,16 @@ def test_ranks_make_a_skewed_column_uniform_and_put_spikes_in_the_middle_of_thei
 def test_ranks_of_an_empty_or_negative_table_are_the_range() -> None:
     column = number("x")
     assert rank_scale(column, -np.ones(8))(np.array([-2.0, 2.0, 6.0])).tolist() == [-1.0, 0.0, 1.0]
+
+
+def test_no_scale_leaves_its_ends_however_near_its_knots_are() -> None:
+    """A slope beyond doubles gave infinite functions, of which a whole number is any number."""
+    narrow = ColumnDomain("x", "number", ("a",), False, (), (0.0,), 1e-310, 0.0, 1e-310)
+    edged = replace(narrow, labels=("a", "b"), edges=(0.0, 1e-310), stop=1.0, upper=1.0)
+    with np.errstate(over="ignore"):
+        scales = range_scale(narrow), rank_scale(edged, np.array([3.0, 1.0]))
+    for scale in scales:
+        assert np.abs(scale(np.linspace(0.0, 1e-310, 5))).max() <= 1.0
 
 
 def test_norms_are_public_and_never_above_the_largest() -> None:

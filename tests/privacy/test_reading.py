@@ -204,6 +204,21 @@ def test_files_that_are_no_text_are_told_so(read: Read, data: bytes, told: str) 
     assert told in str(caught.value) and "UTF-8" in str(caught.value)
 
 
+@pytest.mark.parametrize("decimal", [".", ","])
+def test_a_text_that_is_not_in_utf8_is_a_misfit_of_its_row_under_clamp(
+    read: Read, decimal: str
+) -> None:
+    """As in Parquet: it does not decide whether the others are read."""
+    source = {"kind": "csv", "path": "t.csv", "decimal": decimal}
+    odd = "\xe9," * 4 + "\xe9\n"
+    data = (HEADER + GOOD + odd + GOOD).encode("latin-1")
+    table, alone = (read(d, source=source, out_of_domain="clamp") for d in (data, HEADER + GOOD))
+    rows, good = table.codes.tolist(), alone.codes.tolist()
+    assert rows[: len(good)] == rows[len(good) + 1 :] == good
+    found, known = ({n: sum(m.values()) for n, m in t.misfits.items()} for t in (table, alone))
+    assert found == {name: 2 * misfits + 1 for name, misfits in known.items()}
+
+
 ASKED = {"kind": "sql", "url_env": "TEST_DB_URL"}
 
 

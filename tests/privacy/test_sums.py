@@ -360,7 +360,8 @@ def test_no_replaced_unit_moves_a_contrast_further_than_is_charged_and_some_come
 
 def test_a_contrast_of_other_strata_or_of_no_weight_is_refused() -> None:
     budget, some = ContrastBudget(strata(), 1.0), np.ones((2, 2))
-    for weights, centres in ((some[:1], some), (some, some * np.nan), (0 * some, some)):
+    beyond = (some * 1e-162, some), (some * 1e-200, some), (some * 1e200, some)
+    for weights, centres in ((some[:1], some), (some, some * np.nan), (0 * some, some), *beyond):
         with pytest.raises(ValueError, match="weights"):
             budget.choose(weights, centres, some)
     with pytest.raises(ValueError, match="number"):

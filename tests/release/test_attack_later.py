@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import synthdp as face
-from synthdp.errors import OutputError
+from synthdp.errors import GateError, OutputError
 from synthdp.ledger import entry_hash
 from synthdp.privacy import plan
 from synthdp.release import NotJudged, judge
@@ -218,3 +218,15 @@ def test_a_decision_that_was_published_is_not_made_again(
     monkeypatch.setattr(judge, "_evaluate", dying(ValueError))
     outcome = face.attack(tiny.out)
     assert outcome.gates == (("tv1", "at most 0.9"),) and not made.failed
+
+
+def test_what_a_gate_withheld_is_not_drawn_again_until_it_passes(
+    tiny: Tiny, attacked: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run's folder stays for its attack, and each new draw would be another look at rows."""
+    tiny.write(attacks=ATTACK, gates=[{"metric": "tv1_noisy", "at_most": 0.0}])
+    assert tiny.release(attack="later").failed
+    monkeypatch.setattr(judge, "noisy_tv1", lambda *_: 0.0)
+    with pytest.raises(GateError, match="withheld"):
+        face.attack(tiny.out)
+    assert attacked == [False] and not tiny.bundle.exists()

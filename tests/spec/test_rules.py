@@ -221,6 +221,14 @@ def test_the_widest_ranges_have_no_more_bins_than_a_spec_may(
     type(column).model_validate(column.model_dump(exclude={"bins"}))
 
 
+@pytest.mark.parametrize(("lower", "upper"), [(0.0, 1e-310), (-6e299, 6e299)])
+def test_a_range_that_nothing_can_be_computed_on_is_refused(lower: float, upper: float) -> None:
+    column = {"type": "number", "lower": lower, "upper": upper, "bins": 1}
+    stated = {**skeleton(), "columns": {"x": column}}
+    with pytest.raises(SpecError, match="between 1e-300 and 1e300 wide"):
+        parse_spec(yaml.safe_dump(stated), path="spec.yaml")
+
+
 def test_heaps_are_looked_for_where_bins_hold_several_numbers_and_are_left_out() -> None:
     spec = loose()
     assert spec.privacy.heaps == ("pay",), "price has a bin a number, age a spike, told bins"

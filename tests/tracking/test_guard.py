@@ -106,7 +106,14 @@ def test_of_another_page_only_a_link_is_followed(site: bytes) -> None:
     assert status([*told, (b"sec-fetch-mode", b"navigate"), (b"sec-fetch-dest", b"iframe")]) == 403
     assert status([*told, *LINK], "POST") == 403  # a form
     assert status([*told, *LINK]) == PASSED
+    assert status([*told, *LINK], path="/get-artifact") == 403  # told by whether a file is saved
     assert status([*OWN, (b"sec-fetch-site", b"none")]) == PASSED
+
+
+def test_who_opened_a_page_has_no_hold_of_it() -> None:
+    """Or could count its frames and its steps."""
+    start, _ = answered([*OWN, (b"sec-fetch-site", b"cross-site"), *LINK])
+    assert (b"cross-origin-opener-policy", b"same-origin") in start["headers"]
 
 
 def test_nothing_but_http_is_passed_on() -> None:

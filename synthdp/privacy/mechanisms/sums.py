@@ -498,15 +498,17 @@ class ContrastBudget:
 
     def choose(self, weights: Floats, centres: Floats, about: Floats) -> Contrast:
         """The mechanism for weights and centres of the sum, and centres of its squares, of public
-        or released facts alone: `[arms, strata]` each, not all weights 0.
+        or released facts alone: `[arms, strata]` each; no bound of a row is 0 or infinite, by which
+        what it adds is divided.
         """
         shape = (self.strata.shape[0], math.prod(self.strata.shape[1:]))
         chosen = weights, centres, about
         if any(part.shape != shape or not np.isfinite(part).all() for part in chosen):
             raise ValueError(f"weights or centres that are not {shape[0]} x {shape[1]} numbers")
-        if not weights.any():
-            raise ValueError("weights that are all 0")
-        return Contrast(self, weights, centres, about)
+        contrast = Contrast(self, weights, centres, about)
+        if not 0 < contrast.most.min() <= contrast.most.max() < math.inf:
+            raise ValueError("weights that are all 0, or whose squares are beyond doubles")
+        return contrast
 
 
 @dataclass(frozen=True, eq=False)
@@ -584,5 +586,6 @@ class Contrast(Prepaid[ContrastBudget]):
 def most_of(weights: Floats, centres: Floats, about: Floats) -> Floats:
     """The most that a row adds to each of the three sums, `[3]`, by the bounds of its number."""
     a = np.abs(weights)
-    reach, spread = ((a * (1 + np.abs(m))).max() for m in (centres, about))
-    return np.array([reach, spread**2, a.max() ** 2])
+    with np.errstate(over="ignore"):
+        reach, spread = ((a * (1 + np.abs(m))).max() for m in (centres, about))
+        return np.array([reach, spread**2, a.max() ** 2])

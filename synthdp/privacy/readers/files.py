@@ -86,10 +86,15 @@ CheckRows = Callable[[int], None]
 
 
 def read_csv_file(
-    path: Path, *, delimiter: str, missing: tuple[str, ...], check: CheckNames
+    path: Path,
+    *,
+    delimiter: str,
+    missing: tuple[str, ...],
+    check: CheckNames,
+    utf8: bool = True,
 ) -> pd.DataFrame:
     """All columns as text, missing where the text is one of `missing`. `check` sees the column
-    names before a row is read.
+    names before a row is read. Unless all must be `utf8`, other bytes are texts that fit nowhere.
 
     Raises:
         DataError: the file is not what it should be; other errors are the library's, and may quote
@@ -100,7 +105,7 @@ def read_csv_file(
         names = _header(file, delimiter)
         check(names)
         file.seek(0)
-        table, problem = _parsed(file, names, delimiter, missing)
+        table, problem = _parsed(file, names, delimiter, missing, utf8)
     if (
         table is None
     ):  # out here, so that the library's error, which quotes a row, does not hang on it
@@ -119,7 +124,7 @@ def read_csv_file(
 
 
 def _parsed(
-    file: BinaryIO, names: tuple[str, ...], delimiter: str, missing: tuple[str, ...]
+    file: BinaryIO, names: tuple[str, ...], delimiter: str, missing: tuple[str, ...], utf8: bool
 ) -> tuple[pa.Table | None, str]:
     """Every field as a text, whatever stands in it; or none, and what is wrong."""
     from pyarrow import csv as arrow_csv
@@ -138,6 +143,7 @@ def _parsed(
                 null_values=list(missing),
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=True,
+                check_utf8=utf8,
             ),
         )
     except pa.ArrowInvalid as error:

@@ -205,9 +205,9 @@ class RangedColumn(ColumnBase):
         if not lower < upper:
             message = f"lower {_shown(lower)} must be below upper {_shown(upper)}; a column of one"
             raise wrong(("lower", f"{message} value is categorical, with one category"))
-        if self.continuous and upper - lower > 1e300:
-            message = "the range is wider than 1e300, beyond what bins can be computed on; rescale"
-            raise wrong(("upper", f"{message} the column"))
+        if self.continuous and not 1e-300 <= upper - lower <= 1e300:
+            message = "a range is between 1e-300 and 1e300 wide, or nothing can be computed on it"
+            raise wrong(("upper", f"{message}; rescale the column"))
         if problems := [*_level_problems(column), *column.digit_problems()]:
             raise wrong(*problems)
         return self

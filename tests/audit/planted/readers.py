@@ -165,6 +165,11 @@ def arrow_infers(cells: list[Any]) -> Any:
     return pd.arrays.ArrowExtensionArray(found)
 
 
+def in_utf8(cells: list[Any]) -> Any:
+    """Arrow's texts, which half a surrogate pair is none of: what reading was before."""
+    return pd.arrays.ArrowExtensionArray(pa.chunked_array([pa.array(cells, pa.string())]))
+
+
 def numbers_by_pandas(cells: list[Any]) -> Any:
     return pd.to_numeric(pd.Series(cells, dtype="str"), errors="coerce", downcast="float")
 
@@ -187,6 +192,7 @@ WHOLE_COLUMNS: dict[str, tuple[Reader, str, tuple[Any, ...]]] = {
         + (("2020-01-01", "2015-05-05 10:00:00"),),
         ("a decimal comma guessed", decimal_comma_guessed, ["real"], FILE, ("1,5", "1.")),
         ("cut where any value needs it", stripped_if_needed, ["category"], FILE, ("01", '"')),
+        ("all texts in UTF-8 or none", in_utf8, ["category"], "texts of pandas", ("1", "\ud800")),
         ("types inferred by Arrow", arrow_infers, ["category", "real"], DATABASE, (1.0, "x")),
     )
 }
