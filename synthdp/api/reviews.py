@@ -112,7 +112,10 @@ def review(out: Path, ledger: str | None = None) -> Review:
         got, balance = open_stated(bundle), book.balance(own.dataset)
         stated = got.certificate
         cap = "" if balance.cap_epsilon is None else f", of at most {balance.cap_epsilon:g}"
-        by = " by a Gaussian filter" if balance.mu else ""
+        delta = balance.cap_delta
+        by = f" by a Gaussian filter at delta {delta:g}" if balance.mu and delta else ""
+        if got.spec.publication:
+            facts["Made for"] = got.spec.publication.intended_use
         facts |= {
             "Unit that is protected": stated.unit_meaning,
             "Epsilon and delta": f"{up(stated.epsilon)} at {stated.delta:g}",

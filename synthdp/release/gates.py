@@ -205,7 +205,7 @@ def red_lines(bundle: Path, ledger: Sequence[Entry]) -> tuple[RedLine, ...]:
         if refuted
         else ("audits", "ok", made)
         if audits
-        else ("audits", "ask", "none lies beside it; `synthdp audit` makes one"),
+        else ("audits", "ask", "none lies beside it; is one needed (`synthdp audit`)?"),
         ("epsilon", "ok" if why else "ask", f"{up(epsilon)}, {why or 'and nobody wrote down why'}"),
         ("unit", "ask", f"{stated.unit_meaning}; may a person have several?"),
         ("declarations", "ask", "was a bound, a category or an arrow read off the rows?"),

@@ -223,7 +223,8 @@ def _of_plan(plan: Any, got: Bundle) -> Iterator[Difference]:
             came = figures.get((expected["name"], group))
             ends = None if came is None else came.get("interval")
             half = None if ends is None else (float(ends[1]) - float(ends[0])) / 2
-            refused = f"expected refused in {figure['refused']:.0%} of plays"
+            none = "" if half is not None else "no figure can be told; "
+            refused = f"{none}expected refused in {figure['refused']:.0%} of plays"
             name = f"half-width of {expected['text']}" + (f": {group}" if group else "")
             if came is not None:
                 yield _less("quality", name, figure["half_width"], half, told=refused)
