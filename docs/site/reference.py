@@ -203,7 +203,8 @@ def _table(
         if not shown and default in ("", "required"):
             default = ", ".join(filter(None, [default, f"e.g. `{example}`"]))
         default = f"default {default}" if default.startswith("`") else default
-        rows.append(f"- {title}: {info.description}")
+        elsewhere = len(held) == 1 and ";" not in str(info.description)  # its section says it
+        rows.append(f"- {title}" if elsewhere else f"- {title}: {info.description}")
         ends.append((limits, default))
     if len(rows) > 2 and len({limits for limits, _ in ends}) == 1:
         yield f"Each is a {ends[0][0]}.\n"

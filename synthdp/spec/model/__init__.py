@@ -58,7 +58,7 @@ class ReleaseSpec(Model):
         default=None,
     )
     graph: Graph = key(
-        "what is known of the causes; without this section there is no graph",
+        "what is known of the causes",
         {"mode": "given", "edges": ["age, sex -> education", "age, education -> income"]},
         default=Graph(mode="none"),
     )

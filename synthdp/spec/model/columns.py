@@ -149,8 +149,8 @@ BINS = (
     "number of equal-width bins; without `bins` and `edges` mode predict chooses 64 to"
     " 1,024, and all modes a log scale where numbers reach 10,000 from 0"
 )
-EDGES = "left edges of the bins, instead of `bins`; the first is `lower`"
-SPIKES = "values with a level of their own; zero inflation is [0]"
+EDGES = "left edges, instead of `bins`; the first is `lower`"
+SPIKES = "values with a level of their own"
 _V = TypeVar("_V")
 Bins = Annotated[Whole, Field(ge=1, le=1024), Unit("bins")]
 LeftEdges = Annotated[tuple[_V, ...], Field(min_length=1, max_length=1025)] | None
@@ -354,18 +354,16 @@ class Mapped(ColumnBase):
     """Categories that may have other texts in the source."""
 
     values: ValueMap = key(
-        "texts of the source that become a category; all others stay",
+        "texts of the source that become a category",
         {"+": "positive", "-": "negative"},
         default={},
     )
-    map: Name | None = key(
-        "the name of a map under `maps`, in place of `values`", "status", default=None
-    )
+    map: Name | None = key("a map under `maps`, in place of `values`", "status", default=None)
     known_shares: Annotated[
         dict[Category, Annotated[Real, Field(ge=0, le=1)]], Unit("part of the rows")
     ] = key(
         "part of the rows that categories have, from a published source, never from the rows,"
-        " for the plays of `plan`",
+        " for `plan`",
         {"positive": 0.1},
         default={},
     )
@@ -411,10 +409,8 @@ def _categories(order: str) -> tuple[Question, ...]:
 
 
 class Categorical(Labelled):
-    """One of a list of texts, in no order.
-
-    Texts are compared letter by letter. Typed whole numbers are written without a point, decimal
-    ones without zeros at their end, truth values as true and false, times of day as 08:30:00.
+    """One of a list of texts, in no order, compared letter by letter. Typed values have one text
+    each: 1, 2.5, true, 08:30:00.
     """
 
     questions: ClassVar = _categories("")
@@ -441,7 +437,7 @@ class Ordinal(Labelled):
 
 
 class Boolean(Mapped):
-    """One of two texts. Typed truth values are false and true whatever these texts are."""
+    """One of two texts, or typed truth values."""
 
     truth: ClassVar[bool] = True
     questions: ClassVar = (

@@ -91,9 +91,7 @@ class BuiltinSource(Model):
     """A simulated table that ships with synthdp, to try things on."""
 
     kind: Literal["builtin"] = key("a simulated table that ships with synthdp", "builtin")
-    name: Literal["synthetic", "pain1000", "pain5000", "eedi"] = key(
-        "which one; `synthdp init --builtin` writes specs of all but the first", "pain1000"
-    )
+    name: Literal["synthetic", "pain1000", "pain5000", "eedi"] = key("which one", "pain1000")
 
 
 class DataFrameSource(ChosenColumns):
@@ -207,7 +205,7 @@ class Described(Model):
 
 
 class Dataset(Described):
-    """The table that is released, and what of it is protected."""
+    """The table, and what of it is protected."""
 
     source: Source = key("where the rows lie", {"kind": "csv", "path": "data/adult.csv"})
     privacy_unit: PrivacyUnit = key(
@@ -316,7 +314,7 @@ class EarlierWave(Model):
 class Waves(Model):
     """Which wave of the series `dataset.id` this table is."""
 
-    name: WaveName = key("the wave's own name; runs of one wave have one name", "2027")
+    name: WaveName = key("the wave's own name", "2027")
     people: People = key(
         "who is in several waves: `same`, perhaps everyone, or one of",
         {"rotating": 4},
@@ -403,8 +401,8 @@ class Curator(Model):
 
 
 class Publication(Model):
-    """What a public register asks. With it the bundle holds `privacy/deployment.yaml`, a tier 3
-    record for the OpenDP Deployments Registry.
+    """What a public register asks: the bundle then holds `privacy/deployment.yaml`, a tier 3 record
+    for the OpenDP Deployments Registry.
     """
 
     curators: Annotated[tuple[Curator, ...], Field(min_length=1, max_length=20)] = key(
@@ -459,7 +457,7 @@ class Signing(Model):
     """Who signs the bundle. A spec names only the variable that says where the key lies."""
 
     key_env: Annotated[str, Field(pattern=r"^[A-Z_][A-Z0-9_]*$")] = key(
-        "environment variable with the private key's path (`synthdp keygen`)",
+        "environment variable with the private key's path",
         "CENSUS_SIGNING_KEY",
         default="SYNTHDP_SIGNING_KEY",
     )

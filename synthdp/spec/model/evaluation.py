@@ -42,12 +42,12 @@ class Effect(Model):
         "expression over one column: who is compared", "lncoins == 0"
     )
     control: Annotated[str, Field(min_length=1, max_length=1000)] | None = key(
-        "expression over the same column: with whom; default: all other rows",
+        "expression over the same column; default: all other rows",
         "lncoins > 4",
         default=None,
     )
     outcome: Name = key(
-        "column whose mean is compared: a number, or categories by their position", "mdvis"
+        "column whose mean is compared; categories count by their position", "mdvis"
     )
     adjust: Names | None = key(
         "columns held fixed; default: the treatment's causes in the graph", ["disea"], default=None
@@ -59,7 +59,7 @@ class Evaluation(Model):
 
     enabled: Flag = key("whether to judge at all", False, default=True)
     holdout: Annotated[Real, Field(ge=0, lt=0.9), Unit("probability")] = key(
-        "chance of a unit to be kept out of the fit, for tests", 0.1, default=0.2
+        "chance of a unit to be kept out of the fit", 0.1, default=0.2
     )
     disclosure: Disclosure = key(
         "whether headline scores are paid for and published",
@@ -76,12 +76,12 @@ class Evaluation(Model):
     classifiers: Annotated[
         tuple[ClassifierName, ...], Field(min_length=1), AfterValidator(unique)
     ] = key(
-        "what predicts them, trained on synthetic and on real rows",
+        "what predicts them",
         ["logistic", "knn"],
         default=("logistic", "boosted_trees", "random_forest"),
     )
     max_rows: Annotated[Whole, Field(ge=100), Unit("rows")] = key(
-        "most rows that classifiers see, or that are judged in an engine",
+        "most rows that are judged",
         5000,
         default=20_000,
     )
@@ -349,16 +349,14 @@ class RegressionEstimand(PaidEstimand):
     """
 
     kind: Literal["regression"] = key("a linear regression", "regression")
-    outcome: Name = key(
-        "column that is explained: a number, or categories by their position", "mdvis"
-    )
+    outcome: Name = key("column that is explained; categories count by their position", "mdvis")
     terms: Annotated[Names, Field(min_length=1, max_length=20)] = key(
         "columns, and products of two that are terms, too, e.g. age:sex; at most"
         f" {MOST.coefficients} coefficients",
         ["lpi", "hlthp", "lpi:hlthp"],
     )
     where: Annotated[str, Field(min_length=1, max_length=1000)] | None = key(
-        "condition on the rows that are asked about; default: all", "idp == '1'", default=None
+        "condition on the rows", "idp == '1'", default=None
     )
     clips: dict[Name, Clip] = key(
         "where numbers of a column end; default: the column's bounds",

@@ -118,7 +118,7 @@ class Budget(Model):
 
 
 class Privacy(Budget):
-    """The guarantee that is bought, and how its budget is split."""
+    """The guarantee, and how its budget is split."""
 
     shares: Shares = key(
         "how the budget is split; default in mode predict: measure 0.2, graph 0.8, train 0; where a"
@@ -199,7 +199,7 @@ UNSOUND = {
 
 
 class Graph(Model):
-    """What is known of the causes, and what a release does with it."""
+    """What is known of the causes. Without this section there is no graph."""
 
     mode: Literal["none", "given", "validate", "learn", "predict"] = key(
         "given: take the arrows; validate: test them; learn: find them; predict: measure"
@@ -271,8 +271,7 @@ class Graph(Model):
 
 class SynthesizerSettings(Model):
     """The causally consistent DP-VAE. What is left out of `latent`, `hidden`, `steps` and `batch`
-    follows the declared rows, columns, graph and targets; these defaults are those of a large table
-    with a graph.
+    follows the rest of the spec; these defaults are of a large table with a graph.
     """
 
     kind: Literal["causal_vae"] = key("the only kind so far", "causal_vae", default="causal_vae")
@@ -321,7 +320,7 @@ class SynthesizerSettings(Model):
 
 
 class Sampling(Model):
-    """How the synthetic rows are drawn from the model: free of charge."""
+    """How synthetic rows are drawn, free of charge."""
 
     rows: Annotated[Whole, Field(ge=1, le=2_000_000_000), Unit("rows")] | None = key(
         "rows to write; default: the declared number", 10_000, default=None

@@ -270,7 +270,7 @@ class LinkedShares(Parts):
 
 
 class LinkedPrivacy(Budget):
-    """The guarantee per person that is bought, and how its budget is split."""
+    """The guarantee per person, and how its budget is split."""
 
     shares: LinkedShares = key(
         "how the budget is split",
@@ -296,7 +296,9 @@ ArrowText = Annotated[str, AfterValidator(_read_by(parse_arrow)), Field(json_sch
 
 
 class LinkedGraph(Model):
-    """What is known of the causes, at a visit and from the visit before."""
+    """What is known of the causes, at a visit and from the visit before. Without it there are no
+    arrows.
+    """
 
     mode: Literal["given", "predict", "none"] = key(
         "given: take the arrows; predict: measure what depends on each other, with arrows that"
@@ -353,7 +355,7 @@ class LinkedEvaluation(Model):
 
     enabled: Flag = key("whether to judge at all", False, default=True)
     holdout: Annotated[Real, Field(ge=0, lt=0.9), Unit("probability")] = key(
-        "chance of a person to be kept out of every look, for tests",
+        "chance of a person to be kept out of every look",
         0.1,
         default=0.0,
     )
@@ -419,7 +421,7 @@ class LinkedEffect(Model):
         default=None,
     )
     level: Annotated[str, AS_TEXT] | None = key(
-        "the level of the outcome whose share is told; default: true, or the mean of a number",
+        "the outcome's level whose share is told; default: true, or a number's mean",
         "3",
         default=None,
     )
@@ -459,7 +461,7 @@ LinkedEstimand = Annotated[LinkedEffect | LinkedQuestion, Field(discriminator="k
 
 
 class LinkedSampling(Model):
-    """How many synthetic persons are drawn: free of charge."""
+    """How many persons are drawn, free of charge."""
 
     persons: Annotated[Whole, Field(ge=1, le=2_000_000_000), Unit("persons")] | None = key(
         "persons to write; default: the declared number", 10_000, default=None
@@ -492,8 +494,8 @@ class LinkedSpec(Model):
         },
     )
     constraints: Annotated[tuple[RuleText, ...], Field(max_length=100)] = key(
-        "what holds in every synthetic person, such as birth before visits, or levels that"
-        " never fall, never rise, or stay once reached",
+        "what holds in every synthetic person: orders, and levels that never fall, never"
+        " rise, or stay once reached",
         ["persons.birth <= visits.date", {"nondecreasing": "visits.stage"}],
         default=(),
     )
@@ -501,7 +503,7 @@ class LinkedSpec(Model):
         "the budget", {"epsilon": 1.0, "delta": 1e-5, "shares": {"steps": 0.4, "estimands": 0.1}}
     )
     graph: LinkedGraph = key(
-        "what is known of the causes; without this section there are no arrows",
+        "what is known of the causes",
         {"mode": "given", "edges": ["visits[-1].stage, persons.sex -> visits.stage"]},
         default=LinkedGraph(mode="none"),
     )
