@@ -101,7 +101,7 @@ class ReleaseSpec(Model):
     )
     signing: Signing = key("who vouches for the bundle", {"required": False}, default=Signing())
     maps: dict[Name, ValueMap] = key(
-        "maps from texts of the source to categories, for columns that name them",
+        "maps of texts to categories, for columns that name them",
         {"status": {"+": "positive", "-": "negative"}},
         default={},
     )

@@ -86,7 +86,7 @@ class ColumnBase(Model):
 
     missing: Flag = key("whether values may be missing", True, default=False)
     missing_codes: FewCodes = key(
-        "codes of the source for a missing value",
+        "codes for a missing value",
         [-9, 999],
         default=(),
     )
@@ -418,7 +418,7 @@ class Categorical(Labelled):
 
     type: Literal["categorical"] = key("texts without an order", "categorical")
     categories: Categories = key(
-        "every allowed text, or the file beside the spec that has them, one a line",
+        "every allowed text, or a file beside the spec that has them, one a line",
         ["Female", "Male"],
     )
 

@@ -35,12 +35,12 @@ class ChosenColumns(Model):
     """
 
     drop: Annotated[tuple[SourceName, ...], AfterValidator(unique)] = key(
-        "columns of the source that are not read; all others must be declared",
+        "columns that are not read; all others must be declared",
         ["name", "address"],
         default=(),
     )
     rename: dict[SourceName, Name] = key(
-        "columns of the source, and their names in the spec", {"Q12_a": "smoker"}, default={}
+        "columns, and their names in the spec", {"Q12_a": "smoker"}, default={}
     )
 
 
@@ -117,14 +117,13 @@ class RowUnit(Model):
 
 
 class IdUnit(Model):
-    """Protects everything of one id: at most `max_rows` of its rows (a random choice) are used.
-
-    Ids are compared as text without the white space around it, plain whole numbers as numbers: 1,
-    1.0, ' 1' and 01 are one id; A1 and a1 are two. Every row needs an id.
+    """Protects everything of one id: at most `max_rows` of its rows, a random choice, are used.
+    Plain whole numbers are compared as numbers, other ids as text: 1, 1.0, ' 1' and 01 are one id;
+    A1 and a1 are two. Every row needs one.
     """
 
     kind: Literal["id"] = key("all rows of one id are protected together", "id")
-    column: Name = key("the column with the ids, which is never modelled or released", "patient_id")
+    column: Name = key("the column with the ids, which is never released", "patient_id")
     max_rows: Annotated[Whole, Field(ge=1, le=64), Unit("rows")] = key(
         "most rows of one id that are used; noise grows with it", 5
     )
@@ -150,7 +149,7 @@ class DeclaredRows(Model):
     """Number of rows, as a declared constant, never computed from the table."""
 
     kind: Literal["public", "approximate"] = key(
-        "whether `value` is exact and may be known, or round, and the exact number used nowhere",
+        "whether `value` may be known exactly, or is round, and the exact number used nowhere",
         "approximate",
     )
     value: Annotated[Whole, Field(ge=1, le=2_000_000_000), Unit("rows")] = key(
@@ -159,9 +158,8 @@ class DeclaredRows(Model):
 
 
 class DomainFrom(Model):
-    """The run of `synthdp init --private` that found types, bounds and categories. A release is
-    refused where the dataset's ledger lacks it, or where all such runs reserved more than is
-    stated.
+    """The run of `synthdp init --private` that found bounds and categories. A release is refused
+    where the ledger lacks it, or all such runs reserved more than is stated.
     """
 
     run: Annotated[str, Field(pattern=r"^[0-9]{8}-[0-9a-f]{12}$")] = key(
@@ -320,7 +318,7 @@ class Waves(Model):
         {"rotating": 4},
     )
     planned: Annotated[Whole, Field(ge=2, le=1000), Unit("waves")] | None = key(
-        "waves in all: a run that would not leave each one to come as much as it takes is refused",
+        "waves in all: a run that would leave each one to come less than it takes is refused",
         5,
         default=None,
     )
@@ -392,7 +390,7 @@ class Compute(Model):
 
 
 class Curator(Model):
-    """Who publishes the release, in the words of that registry."""
+    """Who publishes the release."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)] = key(
         "of the organisation", "Office of Statistics"
@@ -401,8 +399,8 @@ class Curator(Model):
 
 
 class Publication(Model):
-    """What a public register asks: the bundle then holds `privacy/deployment.yaml`, a tier 3 record
-    for the OpenDP Deployments Registry.
+    """What a public register asks: the bundle then holds `privacy/deployment.yaml`, a record for
+    the OpenDP Deployments Registry.
     """
 
     curators: Annotated[tuple[Curator, ...], Field(min_length=1, max_length=20)] = key(
@@ -418,7 +416,7 @@ class Publication(Model):
         Literal["Technology", "Healthcare", "Education", "Government", "Energy", "Finance"] | None
     ) = key("the sector that the data come from", "Healthcare", default=None)
     justification: str | None = key(
-        "how epsilon, delta and the settings were chosen, and why",
+        "how epsilon and delta were chosen, and why",
         "the review board's limit for this table",
         default=None,
     )
@@ -454,7 +452,7 @@ PUBLICATION = key(
 
 
 class Signing(Model):
-    """Who signs the bundle. A spec names only the variable that says where the key lies."""
+    """Who signs the bundle."""
 
     key_env: Annotated[str, Field(pattern=r"^[A-Z_][A-Z0-9_]*$")] = key(
         "environment variable with the private key's path",

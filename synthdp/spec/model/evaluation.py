@@ -36,7 +36,7 @@ Disclosure = Annotated[Literal["confidential", "private"], renamed({"charged": "
 
 
 class Effect(Model):
-    """An average effect of a treatment, estimated from real and from synthetic rows."""
+    """An average effect, from real and from synthetic rows."""
 
     treated: Annotated[str, Field(min_length=1, max_length=1000)] = key(
         "expression over one column: who is compared", "lncoins == 0"
@@ -89,12 +89,12 @@ class Evaluation(Model):
         "random 3-way tables compared", 16, default=64
     )
     random_targets: Annotated[Whole, Field(ge=0, le=1000), Unit("columns")] = key(
-        "columns, drawn by a public seed, that five classifiers or regressors predict",
+        "columns, drawn by a public seed, that five learners predict",
         20,
         default=0,
     )
     subgroups: Names = key(
-        "columns whose categories are judged as groups; default: three with few",
+        "columns whose categories are judged as groups; default: three",
         ["sex"],
         default=(),
     )
@@ -173,10 +173,9 @@ ATTACK_METRICS = tuple(f"attack_{name}" for name in ATTACK_FIGURES)
 
 class Gate(Model):
     """A bound that must hold or the bundle is withheld. One on a figure of real rows makes
-    publishing itself depend on them: it needs `outside_guarantee: true`. Gates on `simulated_...`
-    figures are held against `synthdp audit SPEC --simulated`, before anything is spent. `..._upper`
-    are upper ends of 95% intervals: a limit that more than 5% of runs without any leak would exceed
-    is refused.
+    publishing itself depend on them: it needs `outside_guarantee: true`. `simulated_...` figures
+    are of `synthdp audit SPEC --simulated`, before anything is spent. `..._upper` are upper ends of
+    95% intervals.
     """
 
     metric: Annotated[Literal[PublicMetric, ConfidentialMetric], renamed(RENAMED_METRICS)] = key(
@@ -289,8 +288,8 @@ class PaidEstimand(Model):
 
 
 class AskedEstimand(PaidEstimand):
-    """A question of `synthdp answer`. A quantile is read off a histogram of the column's levels:
-    declare bins as narrow as its answer shall be.
+    """A question of `synthdp answer`. A quantile is read off the column's levels: declare bins as
+    narrow as its answer shall be.
     """
 
     kind: Literal["question"] = key("a question", "question")
@@ -322,10 +321,7 @@ class TableEstimand(PaidEstimand):
 
 
 class EffectEstimand(PaidEstimand, Effect):
-    """The average effect of a treatment, by strata of the adjusted columns.
-
-    Without `adjust` columns it is a difference of means.
-    """
+    """The average effect of a treatment, by strata of the adjusted columns."""
 
     kind: Literal["effect"] = key("an average effect", "effect")
     adjust: Annotated[Adjusted, Unit("that of the column")] | None = key(  # type: ignore[assignment]
@@ -344,8 +340,8 @@ class EffectEstimand(PaidEstimand, Effect):
 
 
 class RegressionEstimand(PaidEstimand):
-    """A linear regression by least squares. A category has a coefficient for each level but its
-    first. Rows that lack one of the columns are left out.
+    """A linear regression by least squares, of rows that lack none of the columns. A category has a
+    coefficient for each level but its first.
     """
 
     kind: Literal["regression"] = key("a linear regression", "regression")

@@ -64,8 +64,8 @@ class Shares(Parts):
         "for `estimands`, in equal parts; 0.15 where shares are left out", 0.15, default=0.0
     )
     moments: Part = key(
-        "for sums of all numbers and of their squares, by which intervals of means narrow;"
-        " 0.1 where shares are left out and noise allows",
+        "for sums of all numbers, by which intervals of means narrow; 0.1 where shares are"
+        " left out and noise allows",
         0.1,
         default=0.0,
     )
@@ -81,7 +81,7 @@ class Shares(Parts):
 
 
 class Cap(Model):
-    """The most that all releases of this dataset id may spend together."""
+    """The most that all releases of this dataset id may spend."""
 
     epsilon: Annotated[Real, Field(gt=0, le=1000), Unit("nats")] = key("most epsilon in all", 3.0)
     delta: Annotated[Real, Field(gt=0, lt=1), Unit("probability")] = key("most delta in all", 1e-4)
@@ -129,14 +129,13 @@ class Privacy(Budget):
     pairs: Annotated[
         tuple[Annotated[Names, Field(min_length=2, max_length=2)], ...], Field(max_length=1000)
     ] = key(
-        "pairs whose two-way tables shares.pairs measures, all where none is named; rows are"
-        " held to them",
+        "pairs that shares.pairs measures, all where none is named; rows are held to them",
         [["capital-gain", "income"]],
         default=(),
     )
     heaps: Names = key(
-        "where shares.heaps looks for numbers that many rows have; default: columns of"
-        " numbers without bins and spikes",
+        "where shares.heaps looks for common numbers; default: columns of numbers without"
+        " bins and spikes",
         ["income"],
         default=(),
     )
@@ -239,8 +238,7 @@ class Graph(Model):
         Literal["measured_pc", "rcit_pc", "priv_pc", "svt_pc", "em_pc"],
         refused({n: f"{n} is not private as published: {why}" for n, why in UNSOUND.items()}),
     ] = key(
-        "how mode learn searches, and validate tests (the first two): measured_pc counts"
-        " tables; rcit_pc is for numbers",
+        "how mode learn searches, and validate tests (the first two); rcit_pc is for numbers",
         "rcit_pc",
         default="measured_pc",
     )
@@ -325,7 +323,7 @@ class Sampling(Model):
     rows: Annotated[Whole, Field(ge=1, le=2_000_000_000), Unit("rows")] | None = key(
         "rows to write; default: the declared number", 10_000, default=None
     )
-    rake: Flag = key("fit the model and its sample to the noisy marginals", False, default=True)
+    rake: Flag = key("fit the model and its sample to the noisy tables", False, default=True)
     balance: Flag = key(
         "choose rows whose two-way tables are near the model's",
         False,

@@ -124,12 +124,12 @@ class VisitsTable(Model):
     key: Name = told("the column with the person's id; it is never released", "person_id")
     order: Name = told("the column that orders visits: a date, or a whole number", "date")
     at_most: Annotated[Whole, Field(ge=2, le=64), Unit("visits")] = told(
-        "most visits of a person that are kept, the first ones; noise grows with it",
+        "most visits of a person that are kept; noise grows with it",
         12,
     )
     resolution: Annotated[str, AS_TEXT] = told(
-        "least time between two visits: a number of days, hours, minutes or seconds; of whole"
-        " numbers by default 1",
+        "least time between two visits, in days, hours, minutes or seconds; of whole numbers"
+        " by default 1",
         "7 days",
         default="1 day",
     )
@@ -262,8 +262,8 @@ class LinkedShares(Parts):
     )
     estimands: Part = key("for numbers that are asked for", 0.1, default=0.0)
     moments: Part = key(
-        "for sums of all numbers, a person's visits together, by which intervals of means"
-        " narrow; 0.1 where shares are left out and noise allows",
+        "for sums of numbers, a person's visits together; 0.1 where shares are left out and"
+        " noise allows",
         0.1,
         default=0.0,
     )
@@ -301,15 +301,14 @@ class LinkedGraph(Model):
     """
 
     mode: Literal["given", "predict", "none"] = key(
-        "given: take the arrows; predict: measure what depends on each other, with arrows that"
-        " claim no cause; none: no arrows",
+        "as in a spec of one table",
         "predict",
         default="given",
     )
     edges: Annotated[tuple[ArrowText, ...], AfterValidator(unique)] = key(
-        "arrows: visits.x is at the same visit, visits[-1].x at the one before, visits[1].x"
-        " at the first; also causes visits.number, visits.calendar, visits.age,"
-        " visits[-1].gap, and effects visits.gap, visits.end",
+        "visits.x is at the same visit, visits[-1].x at the one before, visits[1].x at the"
+        " first; also causes visits.number, visits.calendar, visits.age, visits[-1].gap, and"
+        " effects visits.gap, visits.end",
         ["visits[-1].stage, persons.sex -> visits.stage", "visits.stage -> visits.end"],
         default=(),
     )
