@@ -128,7 +128,7 @@ EPOCH = datetime(1970, 1, 1)
 
 Derived = Annotated[str, Field(min_length=1, max_length=1000)] | None
 DERIVED = key(
-    "formula of its values, from other columns; it is not read",
+    "formula of its values; it is not read",
     "before + change",
     default=None,
 )
@@ -244,7 +244,7 @@ class Integer(RangedColumn):
 
 
 class Number(RangedColumn):
-    """Real numbers in [lower, upper], written with `decimals` digits."""
+    """Real numbers in [lower, upper]."""
 
     continuous: ClassVar[bool] = True
     questions: ClassVar = _questions(Real, common="0")

@@ -45,7 +45,7 @@ class ChosenColumns(Model):
 
 
 class CsvSource(ChosenColumns):
-    """A CSV file in UTF-8 whose first line names the columns. No field contains a line break."""
+    """In UTF-8; the first line names the columns, and no field contains a line break."""
 
     kind: Literal["csv"] = key("a CSV file", "csv")
     path: str = key("the file, relative to the spec's folder", "data/people.csv")
@@ -88,7 +88,7 @@ class SqlSource(Model):
 
 
 class BuiltinSource(Model):
-    """A simulated table that ships with synthdp, to try things on."""
+    """A simulated table, to try things on."""
 
     kind: Literal["builtin"] = key("a simulated table that ships with synthdp", "builtin")
     name: Literal["synthetic", "pain1000", "pain5000", "eedi"] = key("which one", "pain1000")
@@ -203,7 +203,7 @@ class Described(Model):
 
 
 class Dataset(Described):
-    """The table, and what of it is protected."""
+    """The table."""
 
     source: Source = key("where the rows lie", {"kind": "csv", "path": "data/adult.csv"})
     privacy_unit: PrivacyUnit = key(
@@ -298,7 +298,7 @@ People = Annotated[
 
 
 class EarlierWave(Model):
-    """The bundle of the wave before."""
+    """The wave before."""
 
     bundle: str = key(
         "its folder, relative to the spec's",
@@ -310,7 +310,7 @@ class EarlierWave(Model):
 
 
 class Waves(Model):
-    """Which wave of the series `dataset.id` this table is."""
+    """Which wave of the series this table is."""
 
     name: WaveName = key("the wave's own name", "2027")
     people: People = key(
@@ -345,7 +345,7 @@ NO_DUCKDB = (
 
 
 class Tracking(Model):
-    """The log of a release in MLflow: for the steward only."""
+    """In MLflow: for the steward only."""
 
     enabled: Flag = key("whether to log to MLflow", False, default=True)
     uri: str | None = key(
@@ -360,7 +360,7 @@ class Tracking(Model):
 
 
 class Compute(Model):
-    """Where the work is done. Nothing here changes what is released."""
+    """Nothing here changes what is released."""
 
     device: Literal["cpu", "cuda"] = key("where the model is trained", "cuda", default="cpu")
     threads: Annotated[Whole, Field(ge=1, le=1024), Unit("threads")] | None = key(

@@ -55,7 +55,7 @@ class Effect(Model):
 
 
 class Evaluation(Model):
-    """Evaluation on real rows, for the steward only, but for scores that are paid for."""
+    """Judging on real rows, for the steward only, but for scores that are paid for."""
 
     enabled: Flag = key("whether to judge at all", False, default=True)
     holdout: Annotated[Real, Field(ge=0, lt=0.9), Unit("probability")] = key(
@@ -308,7 +308,7 @@ class AskedEstimand(PaidEstimand):
 
 
 class TableEstimand(PaidEstimand):
-    """A contingency table of several columns, which joins the noisy tables of the bundle."""
+    """A contingency table, which joins the noisy tables of the bundle."""
 
     kind: Literal["table"] = key("a contingency table", "table")
     columns: Annotated[Names, Field(min_length=2, max_length=6)] = key(

@@ -198,7 +198,7 @@ UNSOUND = {
 
 
 class Graph(Model):
-    """What is known of the causes. Without this section there is no graph."""
+    """What is known of the causes."""
 
     mode: Literal["none", "given", "validate", "learn", "predict"] = key(
         "given: take the arrows; validate: test them; learn: find them; predict: measure"

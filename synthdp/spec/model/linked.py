@@ -86,7 +86,7 @@ told = key  # two tables have a field of that name
 
 
 class PersonsTable(Model):
-    """The protected table: a row for each person."""
+    """A row for each person."""
 
     source: LinkedSource = told("where its rows lie", {"kind": "csv", "path": "persons.csv"})
     key: Name = told("the column with the persons' ids; it is never released", "person_id")
@@ -117,7 +117,7 @@ def _until(value: Any) -> Any:
 
 
 class VisitsTable(Model):
-    """Rows of persons, in order. Of each person the first `at_most` are kept."""
+    """Of each person the first `at_most` rows are kept, in order."""
 
     source: LinkedSource = told("where its rows lie", {"kind": "csv", "path": "visits.csv"})
     of: Name = told("the table of persons", "persons")
@@ -212,10 +212,10 @@ LinkedTable = Annotated[
 
 
 class LinkedDataset(Described):
-    """Two linked tables, and what of them is protected."""
+    """Two linked tables."""
 
     tables: dict[Slug, LinkedTable] = key(
-        "the table of persons, and that of their visits, which has `of`",
+        "the table of persons, and that of visits, which has `of`",
         TABLES,
     )
     privacy_unit: PersonUnit = key(
@@ -296,9 +296,7 @@ ArrowText = Annotated[str, AfterValidator(_read_by(parse_arrow)), Field(json_sch
 
 
 class LinkedGraph(Model):
-    """What is known of the causes, at a visit and from the visit before. Without it there are no
-    arrows.
-    """
+    """What is known of the causes, at a visit and from the visit before."""
 
     mode: Literal["given", "predict", "none"] = key(
         "as in a spec of one table",
@@ -350,7 +348,7 @@ RuleText = Annotated[
 
 
 class LinkedEvaluation(Model):
-    """How the result is judged on real persons, for the steward."""
+    """Judging on real persons, for the steward."""
 
     enabled: Flag = key("whether to judge at all", False, default=True)
     holdout: Annotated[Real, Field(ge=0, lt=0.9), Unit("probability")] = key(
