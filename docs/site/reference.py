@@ -25,15 +25,13 @@ from synthdp.spec.writing import json_schema
 
 HEAD = """# Spec reference
 
-`make docs` writes this page from the models in `synthdp/spec/model/`; do not edit it. A spec is one
-YAML file with the sections below. `synthdp validate` reports what is wrong between fields, too,
-every mistake at once. `synthdp schema` prints the fields as a JSON schema, for YAML editors.
+`make docs` writes this page from the models in `synthdp/spec/model/`. A spec is one YAML file;
+`synthdp validate` reports all that is wrong, `synthdp schema` prints a JSON schema for editors.
 
-After a field's meaning stand what it may hold and its default. Names in `code` are written as they
-stand; a unit follows the limits. Required texts are not empty, and one that is too long is refused.
-A field without a default may be left out. A complete spec with all sections follows; only
-`dataset`, `columns` and `privacy` are required beside `synthdp: 1`. A spec of two tables has
-sections of its own: [linked tables](#linked-tables).
+After a field's meaning stand what it may hold, its unit and its default; one without a default may
+be left out. Names in `code` are written as they stand. A complete spec follows; only `dataset`,
+`columns` and `privacy` are required beside `synthdp: 1`. Two tables have [sections of their
+own](#linked-tables).
 
 ```yaml
 {example}
@@ -61,7 +59,7 @@ PATTERNS = {
     r"^.*\S.*->.*\S.*$": "`cause, cause -> effect, effect`",
 }
 SCALARS = {
-    "integer": "whole number",
+    "integer": "integer",
     "number": "number",
     "boolean": "`true` or `false`",
     "string": "text",
@@ -199,13 +197,14 @@ def _table(
         shown = (
             whole
             or held
-            or limits.startswith(("`", "number", "whole"))
-            or (limits.startswith(("text", "list of text")) and PLAIN.fullmatch(example))
+            or limits.startswith(("`", "number", "integer"))
+            or (limits.startswith("text") and PLAIN.fullmatch(example))
         )
         if not shown and default in ("", "required"):
             default = ", ".join(filter(None, [default, f"e.g. `{example}`"]))
         default = f"default {default}" if default.startswith("`") else default
-        rows.append(f"- {title}: {info.description}")
+        elsewhere = len(held) == 1 and ";" not in str(info.description)  # its section says it
+        rows.append(f"- {title}" if elsewhere else f"- {title}: {info.description}")
         ends.append((limits, default))
     if len(rows) > 2 and len({limits for limits, _ in ends}) == 1:
         yield f"Each is a {ends[0][0]}.\n"
@@ -255,11 +254,13 @@ def allowed(node: Mapping[str, Any]) -> str:
     if "const" in node:
         return _code(node["const"])
     if node["type"] == "array":
-        return f"list{_size(node, 'Items')} of {allowed(node['items'])}"
+        items = allowed(node["items"])
+        size = _size(node, "Items")
+        return f"texts{size}" if items == "text" else f"list{size} of {items}"
     if "properties" in node:
         return _code({key: "..." for key in node["properties"]})
     if node["type"] == "object":
-        return f"map of names to {allowed(node['additionalProperties'])}"
+        return f"map to {allowed(node['additionalProperties'])}"
     if "pattern" in node:
         return PATTERNS[node["pattern"]]
     exact = node.get("minLength") == node.get("maxLength")

@@ -231,8 +231,13 @@ def _refuse(reading: Reading, sizes: Iterable[str]) -> None:
 #
 # The data of a learned graph show its equivalence class alone, and the spec may direct more.
 # Undecided pairs, and arrows that only predict, may point either way. That they
-# may be absent needs no reading of its own where both directions are tried: a set that is valid
-# with an arrow is valid without it [derived in docs/inference.md].
+# may be absent needs no reading of its own where both directions are tried: a set Z that is valid
+# in G', which is G and one more arrow, is valid in G. Proof. G has no more causal paths and
+# descendants, so Z holds nothing forbidden. Suppose that a path from T to Y, not causal, is open in
+# G. If it begins with an arrow T -> w that G' takes out, w is on a causal path of G'. The path has
+# a collider, the first of which descends from w, and no descendant of w is in Z: it is blocked.
+# Otherwise the path is there in G', and so is what opens its colliders: a way down through an arrow
+# that G' takes out would make a column of Z forbidden. So it is open in G', against the assumption.
 
 
 class TooOpen(OutputError):

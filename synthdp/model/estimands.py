@@ -7,7 +7,7 @@ not end where bins do. A kind of estimand is its model in `synthdp.spec.model.ev
 How the one sum of an effect by strata is chosen follows from the sums by stratum that came before.
 A row of stratum z, treated (t = 1) or not (0), weighs t - p_z, with p_z the share of treated rows
 in its stratum. Then the sum of (t - p_z) (u - m_z) is that of n_1z n_0z / n_z times the effect in z
-[Robinson 1988], and of what the noise of p_z and m_z leaves [derived in docs/inference.md].
+[Robinson 1988], and of what the noise of p_z and m_z leaves (`ContrastDesign.of`).
 """
 
 from __future__ import annotations
@@ -122,7 +122,19 @@ class ContrastDesign:
     @classmethod
     def of(cls, sums: NoisySums, noise: float) -> ContrastDesign:
         """The design by the sums of two arms, for a sum whose noise is so many times the most that
-        a row adds: centres are cut at the ends of least noise.
+        a row adds: centres c_z, near means, are cut at the ends of least noise.
+
+        With d_z = n_1z - p_z n_z the sum has d_z (mean_z - c_z), and that of squared weights
+        d_z^2 / n_z, beside what it is for: products of small errors, as p_z and c_z are of the same
+        noisy counts and sums. By Stein's lemma, E(e f(n + e)) = sigma^2 E(f'), [D_z T_z + sigma^2
+        (c_z (1 - 2 p_z) (k_z + l_z - 1) + T_z p'_z + 2 D_z c'_z)] / n_z has the mean of the first,
+        but for terms of sigma^4, and D_z^2 + sigma^2 ((1 - 2 k_z) q_z + 2 D_z p'_z) that of d_z^2
+        [derived here]. D_z = n_1z - p_z n_z and T_z = S_z - c_z n_z are as released, p'_z the sum
+        of p_z's derivatives by both counts, c'_z that of c_z by either, k_z = 1 - n_z p'_z / (1 - 2
+        p_z) the part of a count's noise that p_z does not follow, 1 where it is cut, l_z that of
+        c_z, and q_z = p_z^2 + (1 - p_z)^2. The error of the first has about the variance [D_z^2 v_z
+        + T_z^2 w_z + ((1 - k_z - l_z)^2 - k_z^2 - l_z^2) v_z w_z] / n_z^2, with w_z = sigma^2 q_z,
+        that of D_z, and v_z = 2 sigma^2 (1 + c_z^2), that of T_z.
         """
         n, total = sums.counts.reshape(2, -1), sums.sums.reshape(2, -1)
         sigma, ends = sums.sigma, (CONTRASTS.least, 1 - CONTRASTS.least)

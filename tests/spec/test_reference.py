@@ -138,14 +138,14 @@ def test_every_field_is_told_in_its_section_or_where_its_section_points_to() -> 
 
 
 def test_limits_in_words() -> None:
-    assert allowed({"type": "integer", "minimum": 1, "maximum": 2000}) == "whole number, 1 to 2,000"
+    assert allowed({"type": "integer", "minimum": 1, "maximum": 2000}) == "integer, 1 to 2,000"
     assert (
         allowed({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 0.5})
         == "number, above 0, below 0.5"
     )
     assert (
         allowed({"type": "array", "minItems": 2, "maxItems": 2, "items": {"type": "string"}})
-        == "list (2) of text"
+        == "texts (2)"
     )
     assert allowed({"anyOf": [{"enum": ["a", "b c"]}, {"type": "null"}]}) == "`a`, `b c`"
     assert {allowed({"type": "string", "pattern": pattern}) for pattern in PATTERNS} == set(

@@ -53,17 +53,17 @@ class ReleaseSpec(Model):
     )
     privacy: Privacy = key("the budget", {"epsilon": 1.0, "delta": 1e-6})
     prior: PriorSource | None = key(
-        "what is public already, which the model starts from; switched off where it is wrong",
+        "public rows that the model starts from",
         {"source": "public.csv", "licence": "CC0-1.0", "statement": "Census of 1990, public"},
         default=None,
     )
     graph: Graph = key(
-        "what is known of the causes; without this section there is no graph",
+        "what is known of the causes",
         {"mode": "given", "edges": ["age, sex -> education", "age, education -> income"]},
         default=Graph(mode="none"),
     )
     estimands: Annotated[tuple[Estimand, ...], Field(max_length=50)] = key(
-        "numbers that privacy.shares.estimands pays for, with intervals in the bundle",
+        "numbers that are paid for, with intervals in the bundle",
         [{"kind": "question", "ask": "mean(income) by sex"}],
         default=(),
     )
@@ -95,14 +95,13 @@ class ReleaseSpec(Model):
     compute: Compute = key("where the work is done", {"threads": 2}, default=Compute())
     publication: Publication | None = PUBLICATION
     waves: Waves | None = key(
-        "which wave this is of a table that is collected again and again; all waves have one"
-        " dataset.id and one ledger",
+        "which wave this is of a table that is collected again and again",
         {"name": "2027", "people": "same"},
         default=None,
     )
     signing: Signing = key("who vouches for the bundle", {"required": False}, default=Signing())
     maps: dict[Name, ValueMap] = key(
-        "maps from texts of the source to categories, for columns that name them",
+        "maps of texts to categories, for columns that name them",
         {"status": {"+": "positive", "-": "negative"}},
         default={},
     )

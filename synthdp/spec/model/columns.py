@@ -86,8 +86,7 @@ class ColumnBase(Model):
 
     missing: Flag = key("whether values may be missing", True, default=False)
     missing_codes: FewCodes = key(
-        "codes of the source for a missing value; compared like categories, and as numbers in"
-        " ranges",
+        "codes for a missing value",
         [-9, 999],
         default=(),
     )
@@ -129,7 +128,7 @@ EPOCH = datetime(1970, 1, 1)
 
 Derived = Annotated[str, Field(min_length=1, max_length=1000)] | None
 DERIVED = key(
-    "formula of its values, from other columns; it is not read, and costs nothing",
+    "formula of its values; it is not read",
     "before + change",
     default=None,
 )
@@ -147,11 +146,11 @@ def _questions(bound: Any, *, common: str, unit: bool = True) -> tuple[Question,
 LOWER = "the least value allowed: public knowledge, not the least in the table"
 UPPER = "the greatest value allowed"
 BINS = (
-    "number of equal-width bins; without `bins` and `edges` mode predict without training chooses"
-    " 64 to 1,024, and all modes a log scale where numbers reach 10,000 from 0"
+    "number of equal-width bins; without `bins` and `edges` mode predict chooses 64 to"
+    " 1,024, and all modes a log scale where numbers reach 10,000 from 0"
 )
-EDGES = "left edges of the bins, instead of `bins`; the first is `lower`"
-SPIKES = "values with a level of their own; zero inflation is [0]"
+EDGES = "left edges, instead of `bins`; the first is `lower`"
+SPIKES = "values with a level of their own"
 _V = TypeVar("_V")
 Bins = Annotated[Whole, Field(ge=1, le=1024), Unit("bins")]
 LeftEdges = Annotated[tuple[_V, ...], Field(min_length=1, max_length=1025)] | None
@@ -245,7 +244,7 @@ class Integer(RangedColumn):
 
 
 class Number(RangedColumn):
-    """Real numbers in [lower, upper], written with `decimals` digits."""
+    """Real numbers in [lower, upper]."""
 
     continuous: ClassVar[bool] = True
     questions: ClassVar = _questions(Real, common="0")
@@ -280,10 +279,8 @@ class Number(RangedColumn):
 
 
 class Datetime(RangedColumn):
-    """Points in time in [lower, upper], without time zone, in whole `resolution` steps.
-
-    Texts are days in full, perhaps with a time: 2024-12-31, 2024-12-31T23:59 or 2024-12-31
-    23:59:59.5.
+    """Points in time in [lower, upper], without time zone, in whole `resolution` steps: 2024-12-31,
+    2024-12-31T23:59 or 2024-12-31 23:59:59.5.
     """
 
     operand: ClassVar[Operand] = "date"
@@ -357,18 +354,16 @@ class Mapped(ColumnBase):
     """Categories that may have other texts in the source."""
 
     values: ValueMap = key(
-        "texts of the source that become a category; all others stay",
+        "texts of the source that become a category",
         {"+": "positive", "-": "negative"},
         default={},
     )
-    map: Name | None = key(
-        "the name of a map under `maps`, in place of `values`", "status", default=None
-    )
+    map: Name | None = key("a map under `maps`, in place of `values`", "status", default=None)
     known_shares: Annotated[
         dict[Category, Annotated[Real, Field(ge=0, le=1)]], Unit("part of the rows")
     ] = key(
-        "what part of the rows some categories have, from a published source and never from the"
-        " rows, for the plays of `plan`",
+        "part of the rows that categories have, from a published source, never from the rows,"
+        " for `plan`",
         {"positive": 0.1},
         default={},
     )
@@ -414,10 +409,8 @@ def _categories(order: str) -> tuple[Question, ...]:
 
 
 class Categorical(Labelled):
-    """One of a list of texts, in no order.
-
-    Texts are compared letter by letter. Typed whole numbers are written without a point, decimal
-    ones without zeros at their end, truth values as true and false, times of day as 08:30:00.
+    """One of a list of texts, in no order, compared letter by letter. Typed values have one text
+    each: 1, 2.5, true, 08:30:00.
     """
 
     questions: ClassVar = _categories("")
@@ -425,7 +418,7 @@ class Categorical(Labelled):
 
     type: Literal["categorical"] = key("texts without an order", "categorical")
     categories: Categories = key(
-        "every allowed text; `{file: F}` reads them from a text file beside the spec, one a line",
+        "every allowed text, or a file beside the spec that has them, one a line",
         ["Female", "Male"],
     )
 
@@ -444,7 +437,7 @@ class Ordinal(Labelled):
 
 
 class Boolean(Mapped):
-    """One of two texts. Typed truth values are false and true whatever these texts are."""
+    """One of two texts, or typed truth values."""
 
     truth: ClassVar[bool] = True
     questions: ClassVar = (
@@ -486,10 +479,8 @@ Prefix = Annotated[Whole, Field(ge=1, le=64), Unit("characters")]
 
 
 class TextCode(ColumnBase):
-    """One of a list of codes, of which the first `prefix` characters are read and released.
-
-    With `prefix: 3` the codes E11.9 and E11.65 are one level, E11, and so is E11.8, which is not
-    listed. Values are compared letter by letter; what begins like no code is a misfit.
+    """One of a list of codes, of which the first `prefix` characters are read and released: with
+    `prefix: 3` E11.9 and E11.65 are one level, E11. What begins like no code is a misfit.
     """
 
     questions: ClassVar = (
@@ -509,12 +500,10 @@ class TextCode(ColumnBase):
 
     type: Literal["text-code"] = key("codes of which the beginning is kept", "text-code")
     codes: Codes = key(
-        "every allowed code, from a public list, not the table; or their file, one a line",
+        "every allowed code, from a public list, not the table; or their file",
         ["E10.1", "E11.9", "E11.65", "I10"],
     )
-    prefix: Prefix = key(
-        "how many characters from the left make a level; the rest is never read", 3
-    )
+    prefix: Prefix = key("characters from the left that make a level; the rest is never read", 3)
 
     @model_validator(mode="after")
     def _prefixes(self) -> TextCode:

@@ -35,20 +35,17 @@ class ChosenColumns(Model):
     """
 
     drop: Annotated[tuple[SourceName, ...], AfterValidator(unique)] = key(
-        "columns of the source that are not read; all others must be declared",
+        "columns that are not read; all others must be declared",
         ["name", "address"],
         default=(),
     )
     rename: dict[SourceName, Name] = key(
-        "columns of the source, and their names in the spec", {"Q12_a": "smoker"}, default={}
+        "columns, and their names in the spec", {"Q12_a": "smoker"}, default={}
     )
 
 
 class CsvSource(ChosenColumns):
-    """A CSV file in UTF-8 whose first line names the columns.
-
-    Each further line is a row, and no field contains a line break.
-    """
+    """In UTF-8; the first line names the columns, and no field contains a line break."""
 
     kind: Literal["csv"] = key("a CSV file", "csv")
     path: str = key("the file, relative to the spec's folder", "data/people.csv")
@@ -64,19 +61,19 @@ class ParquetSource(ChosenColumns):
 
     kind: Literal["parquet"] = key("Parquet", "parquet")
     path: str = key(
-        "a file, a folder or a pattern such as data/*.parquet, relative to the spec's folder, or"
-        " an s3://, gs:// or https:// address, with keys in the environment",
+        "a file, a folder or a pattern, relative to the spec's folder, or an s3://, gs:// or"
+        " https:// address, with keys in the environment",
         "data/people.parquet",
     )
     levels_only: Flag = key(
-        "for tables larger than memory: keep a byte or two per value, and judge nothing",
+        "keep a byte or two per value, and judge nothing",
         True,
         default=False,
     )
 
 
 class SqlSource(Model):
-    """A query to a database; an environment variable has the database's URL, with its password."""
+    """A query to a database."""
 
     kind: Literal["sql"] = key("a query against a database", "sql")
     url_env: Annotated[str, Field(pattern=r"^[A-Z_][A-Z0-9_]*$")] = key(
@@ -84,23 +81,21 @@ class SqlSource(Model):
         "PEOPLE_DATABASE_URL",
     )
     query: str = key(
-        "one SELECT of what `columns` declares, one row for each stored row: without GROUP BY,"
-        " DISTINCT, LIMIT, aggregates, window functions, set operations or random values",
+        "one SELECT that makes one row of each stored row: no GROUP BY, DISTINCT, LIMIT,"
+        " aggregates, window functions, set operations or random values",
         "SELECT age, sex, income FROM people",
     )
 
 
 class BuiltinSource(Model):
-    """A simulated table that ships with synthdp, to try things on."""
+    """A simulated table, to try things on."""
 
     kind: Literal["builtin"] = key("a simulated table that ships with synthdp", "builtin")
-    name: Literal["synthetic", "pain1000", "pain5000", "eedi"] = key(
-        "which one; `synthdp init --builtin` writes specs of all but the first", "pain1000"
-    )
+    name: Literal["synthetic", "pain1000", "pain5000", "eedi"] = key("which one", "pain1000")
 
 
 class DataFrameSource(ChosenColumns):
-    """A pandas DataFrame that is given from Python, with `synthdp.Spec.release(df)`."""
+    """A pandas DataFrame, given with `synthdp.Spec.release(df)`."""
 
     kind: Literal["dataframe"] = key("a pandas DataFrame, given from Python", "dataframe")
 
@@ -122,14 +117,13 @@ class RowUnit(Model):
 
 
 class IdUnit(Model):
-    """Protects everything of one id: at most `max_rows` of its rows (a random choice) are used.
-
-    Ids are compared as text without the white space around it, plain whole numbers as numbers: 1,
-    1.0, ' 1' and 01 are one id; A1 and a1 are two. Every row needs an id.
+    """Protects everything of one id: at most `max_rows` of its rows, a random choice, are used.
+    Plain whole numbers are compared as numbers, other ids as text: 1, 1.0, ' 1' and 01 are one id;
+    A1 and a1 are two. Every row needs one.
     """
 
     kind: Literal["id"] = key("all rows of one id are protected together", "id")
-    column: Name = key("the column with the ids, which is never modelled or released", "patient_id")
+    column: Name = key("the column with the ids, which is never released", "patient_id")
     max_rows: Annotated[Whole, Field(ge=1, le=64), Unit("rows")] = key(
         "most rows of one id that are used; noise grows with it", 5
     )
@@ -152,13 +146,10 @@ PrivacyUnit = Annotated[RowUnit | IdUnit, Field(discriminator="kind")]
 
 
 class DeclaredRows(Model):
-    """Number of rows, as a declared constant.
-
-    Rates and batches are computed from it, never from the table.
-    """
+    """Number of rows, as a declared constant, never computed from the table."""
 
     kind: Literal["public", "approximate"] = key(
-        "whether `value` is exact and may be known, or round, with the exact number used nowhere",
+        "whether `value` may be known exactly, or is round, and the exact number used nowhere",
         "approximate",
     )
     value: Annotated[Whole, Field(ge=1, le=2_000_000_000), Unit("rows")] = key(
@@ -167,10 +158,8 @@ class DeclaredRows(Model):
 
 
 class DomainFrom(Model):
-    """The run of `synthdp init --private` that found types, bounds and categories in the rows.
-
-    A release is refused where the dataset's ledger does not hold it, or where all such runs
-    reserved more than is stated.
+    """The run of `synthdp init --private` that found bounds and categories. A release is refused
+    where the ledger lacks it, or all such runs reserved more than is stated.
     """
 
     run: Annotated[str, Field(pattern=r"^[0-9]{8}-[0-9a-f]{12}$")] = key(
@@ -186,7 +175,7 @@ class DomainFrom(Model):
 
 OutOfDomain = Literal["refuse", "clamp"]
 OUT_OF_DOMAIN = key(
-    "of values outside the domain: refuse the table, or take the nearest bound or first category",
+    "values outside the domain: refuse the table, or take the nearest bound or first category",
     "clamp",
     default="refuse",
 )
@@ -214,7 +203,7 @@ class Described(Model):
 
 
 class Dataset(Described):
-    """The table that is released, and what of it is protected."""
+    """The table."""
 
     source: Source = key("where the rows lie", {"kind": "csv", "path": "data/adult.csv"})
     privacy_unit: PrivacyUnit = key(
@@ -230,13 +219,12 @@ class Dataset(Described):
 
 
 class PriorSource(Model):
-    """Public rows that the noisy tables are shrunk to before a model follows them.
-
-    Either `source` or `bundle`. It costs no budget, and its rows are not protected.
+    """Public rows that the noisy tables are shrunk to: either `source` or `bundle`. They are not
+    protected.
     """
 
     source: str | None = key(
-        "a CSV file of public rows, relative to the spec's folder; columns of the spec alone count",
+        "a CSV file of public rows, relative to the spec's folder",
         "public.csv",
         default=None,
     )
@@ -282,17 +270,16 @@ class Disjoint(Model):
     """Nobody is in two waves: the one that took most counts."""
 
     disjoint: Annotated[str, Field(min_length=1, max_length=200)] = key(
-        "what is fixed at entry and differs between waves; nothing checks it, and the certificate"
-        " says so",
+        "what is fixed at entry and differs between waves; nothing checks it",
         "birth_year",
     )
 
 
 class Rotating(Model):
-    """A rotating panel: the waves that took most count, as many as a person may be in."""
+    """A rotating panel: as many waves count as a person may be in, those that took most."""
 
     rotating: Annotated[Whole, Field(ge=1, le=1000), Unit("waves")] = key(
-        "most waves that one person is in; nothing checks it, and the certificate says so", 4
+        "most waves that one person is in; nothing checks it", 4
     )
 
 
@@ -311,7 +298,7 @@ People = Annotated[
 
 
 class EarlierWave(Model):
-    """The bundle of the wave before."""
+    """The wave before."""
 
     bundle: str = key(
         "its folder, relative to the spec's",
@@ -323,16 +310,15 @@ class EarlierWave(Model):
 
 
 class Waves(Model):
-    """Which wave of the series `dataset.id` this table is."""
+    """Which wave of the series this table is."""
 
-    name: WaveName = key("the wave's own name; runs of one wave have one name", "2027")
+    name: WaveName = key("the wave's own name", "2027")
     people: People = key(
-        "who is in several waves: `same`, perhaps everyone, so that budgets add up; or one of",
+        "who is in several waves: `same`, perhaps everyone, or one of",
         {"rotating": 4},
     )
     planned: Annotated[Whole, Field(ge=2, le=1000), Unit("waves")] | None = key(
-        "how many waves in all the cap is for: a run that would not leave each one to come as"
-        " much as it takes is refused",
+        "waves in all: a run that would leave each one to come less than it takes is refused",
         5,
         default=None,
     )
@@ -359,12 +345,12 @@ NO_DUCKDB = (
 
 
 class Tracking(Model):
-    """The log of a release in MLflow: for the steward only."""
+    """In MLflow: for the steward only."""
 
     enabled: Flag = key("whether to log to MLflow", False, default=True)
     uri: str | None = key(
-        "MLflow tracking URI; a relative SQLite file is in the spec's folder; default: mlflow.db"
-        " beside the spec",
+        "MLflow tracking URI; a relative SQLite file is in the spec's folder; default:"
+        " mlflow.db there",
         "http://mlflow.example:5000",
         default=None,
     )
@@ -374,7 +360,7 @@ class Tracking(Model):
 
 
 class Compute(Model):
-    """Where the work is done. Nothing here changes what is released."""
+    """Nothing here changes what is released."""
 
     device: Literal["cpu", "cuda"] = key("where the model is trained", "cuda", default="cpu")
     threads: Annotated[Whole, Field(ge=1, le=1024), Unit("threads")] | None = key(
@@ -384,13 +370,12 @@ class Compute(Model):
         "where fleets of shadow models run", "dask", default="loky"
     )
     engine: Annotated[EngineName, refused({"duckdb": NO_DUCKDB})] = key(
-        "where the table is counted: in memory; of Parquet part by part (arrow, dask); in the"
-        " source's database; auto: memory, or arrow for an address or a pattern",
+        "where the table is counted; auto: memory, or arrow for an address or a pattern",
         "dask",
         default="auto",
     )
     address: str | None = key(
-        "address of the Dask scheduler; without one, engine dask starts processes of this machine",
+        "address of the Dask scheduler; default: processes of this machine",
         "tcp://cluster.example:8786",
         default=None,
     )
@@ -405,7 +390,7 @@ class Compute(Model):
 
 
 class Curator(Model):
-    """Who publishes the release, in the words of that registry."""
+    """Who publishes the release."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)] = key(
         "of the organisation", "Office of Statistics"
@@ -414,10 +399,8 @@ class Curator(Model):
 
 
 class Publication(Model):
-    """What a public register asks about a release and only its publisher knows.
-
-    With it the bundle holds `privacy/deployment.yaml`, a tier 3 record for the OpenDP Deployments
-    Registry.
+    """What a public register asks: the bundle then holds `privacy/deployment.yaml`, a record for
+    the OpenDP Deployments Registry.
     """
 
     curators: Annotated[tuple[Curator, ...], Field(min_length=1, max_length=20)] = key(
@@ -433,7 +416,7 @@ class Publication(Model):
         Literal["Technology", "Healthcare", "Education", "Government", "Energy", "Finance"] | None
     ) = key("the sector that the data come from", "Healthcare", default=None)
     justification: str | None = key(
-        "how epsilon, delta and the settings were chosen, and why",
+        "how epsilon and delta were chosen, and why",
         "the review board's limit for this table",
         default=None,
     )
@@ -469,10 +452,10 @@ PUBLICATION = key(
 
 
 class Signing(Model):
-    """Who signs the bundle. A spec names only the variable that says where the key lies."""
+    """Who signs the bundle."""
 
     key_env: Annotated[str, Field(pattern=r"^[A-Z_][A-Z0-9_]*$")] = key(
-        "environment variable with the private key's path (`synthdp keygen`)",
+        "environment variable with the private key's path",
         "CENSUS_SIGNING_KEY",
         default="SYNTHDP_SIGNING_KEY",
     )

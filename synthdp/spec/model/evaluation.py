@@ -36,18 +36,18 @@ Disclosure = Annotated[Literal["confidential", "private"], renamed({"charged": "
 
 
 class Effect(Model):
-    """An average effect of a treatment, estimated from real and from synthetic rows."""
+    """An average effect, from real and from synthetic rows."""
 
     treated: Annotated[str, Field(min_length=1, max_length=1000)] = key(
         "expression over one column: who is compared", "lncoins == 0"
     )
     control: Annotated[str, Field(min_length=1, max_length=1000)] | None = key(
-        "expression over the same column: with whom; default: all other rows",
+        "expression over the same column; default: all other rows",
         "lncoins > 4",
         default=None,
     )
     outcome: Name = key(
-        "column whose mean is compared: a number, or categories by their position", "mdvis"
+        "column whose mean is compared; categories count by their position", "mdvis"
     )
     adjust: Names | None = key(
         "columns held fixed; default: the treatment's causes in the graph", ["disea"], default=None
@@ -55,17 +55,14 @@ class Effect(Model):
 
 
 class Evaluation(Model):
-    """Evaluation on real rows, for the steward only.
-
-    Its scores are never bundled, except for headline scores that are paid for.
-    """
+    """Judging on real rows, for the steward only, but for scores that are paid for."""
 
     enabled: Flag = key("whether to judge at all", False, default=True)
     holdout: Annotated[Real, Field(ge=0, lt=0.9), Unit("probability")] = key(
-        "chance of a unit to be kept out of the fit, for tests", 0.1, default=0.2
+        "chance of a unit to be kept out of the fit", 0.1, default=0.2
     )
     disclosure: Disclosure = key(
-        "whether all figures stay with the steward, or headline scores are paid for and published",
+        "whether headline scores are paid for and published",
         "private",
         default="confidential",
     )
@@ -79,12 +76,12 @@ class Evaluation(Model):
     classifiers: Annotated[
         tuple[ClassifierName, ...], Field(min_length=1), AfterValidator(unique)
     ] = key(
-        "what predicts them, trained on synthetic and on real rows",
+        "what predicts them",
         ["logistic", "knn"],
         default=("logistic", "boosted_trees", "random_forest"),
     )
     max_rows: Annotated[Whole, Field(ge=100), Unit("rows")] = key(
-        "most rows that classifiers see, or that are judged in an engine",
+        "most rows that are judged",
         5000,
         default=20_000,
     )
@@ -92,12 +89,12 @@ class Evaluation(Model):
         "random 3-way tables compared", 16, default=64
     )
     random_targets: Annotated[Whole, Field(ge=0, le=1000), Unit("columns")] = key(
-        "so many columns, drawn by a public seed, that five classifiers or regressors predict",
+        "columns, drawn by a public seed, that five learners predict",
         20,
         default=0,
     )
     subgroups: Names = key(
-        "columns whose categories are judged as groups; default: three with few",
+        "columns whose categories are judged as groups; default: three",
         ["sex"],
         default=(),
     )
@@ -126,10 +123,7 @@ class Evaluation(Model):
 
 
 class MembershipAttack(Model):
-    """Shadow-model membership inference on a sub-sample.
-
-    Each model gives one synthetic set; sets are split by pair.
-    """
+    """Shadow-model membership inference on a sub-sample."""
 
     enabled: Flag = key("whether to attack at all", False, default=True)
     rows: Annotated[Whole, Field(ge=20, le=100_000), Unit("rows")] = key(
@@ -144,7 +138,7 @@ class MembershipAttack(Model):
 
 
 class Attacks(Model):
-    """Attacks on the release, for the steward only: a sanity check, no proof."""
+    """For the steward only: a sanity check, no proof."""
 
     membership: MembershipAttack = key(
         "membership inference with shadow models",
@@ -178,24 +172,21 @@ ATTACK_METRICS = tuple(f"attack_{name}" for name in ATTACK_FIGURES)
 
 
 class Gate(Model):
-    """A bound that must hold or the bundle is withheld.
-
-    One on a figure of real rows makes publishing itself depend on them: it needs
-    `outside_guarantee: true`. Gates on `simulated_...` figures are held against the audit of the
-    plan on simulated rows (`synthdp audit SPEC --simulated`), before anything is spent; those on
-    attacks take the largest figure of three. `..._upper` are upper ends of 95% intervals: a limit
-    that more than 5% of runs without any leak would exceed is refused, and the lowest is told.
+    """A bound that must hold or the bundle is withheld. One on a figure of real rows makes
+    publishing itself depend on them: it needs `outside_guarantee: true`. `simulated_...` figures
+    are of `synthdp audit SPEC --simulated`, before anything is spent. `..._upper` are upper ends of
+    95% intervals.
     """
 
     metric: Annotated[Literal[PublicMetric, ConfidentialMetric], renamed(RENAMED_METRICS)] = key(
-        "the bounded figure; all but tv1_noisy, ..._dp and simulated_... are of real rows, without"
-        " noise",
+        "the bounded figure; all but tv1_noisy, ..._dp and simulated_... are of real rows,"
+        " without noise",
         "tv1_noisy",
     )
     at_most: Real | None = key("the most that it may be", 0.05, default=None)
     at_least: Real | None = key("the least that it may be, instead of at_most", 0.8, default=None)
     outside_guarantee: Flag = key(
-        "accept that publishing then depends on real rows, which no epsilon covers",
+        "accept that publishing depends on real rows, which no epsilon covers",
         True,
         default=False,
     )
@@ -297,21 +288,18 @@ class PaidEstimand(Model):
 
 
 class AskedEstimand(PaidEstimand):
-    """A share, a count, a mean or a quantile, as `synthdp answer` is asked for it.
-
-    A quantile is read off a histogram of the column's levels: declare bins as narrow as its answer
-    shall be.
+    """A question of `synthdp answer`. A quantile is read off the column's levels: declare bins as
+    narrow as its answer shall be.
     """
 
     kind: Literal["question"] = key("a question", "question")
     ask: Annotated[str, Field(min_length=1, max_length=1000)] = key(
-        "share(CONDITION), count(CONDITION), mean(COLUMN), median(COLUMN) or quantile(COLUMN, P),"
-        " perhaps `where CONDITION`, perhaps `by COLUMN, COLUMN`; conditions see the values"
-        " themselves",
+        "share(CONDITION), count(CONDITION), mean(COLUMN), median(COLUMN) or quantile(COLUMN,"
+        " P), perhaps `where CONDITION`, `by COLUMN, COLUMN`",
         "mean(mdvis) where hlthp == '1' by idp",
     )
     clip: Clip | None = key(
-        "of a mean: where its numbers end; default: the column's bounds", [0, 30], default=None
+        "where a mean's numbers end; default: the column's bounds", [0, 30], default=None
     )
 
     @property
@@ -320,10 +308,7 @@ class AskedEstimand(PaidEstimand):
 
 
 class TableEstimand(PaidEstimand):
-    """A contingency table of several columns, in all their levels.
-
-    It joins the noisy tables of the bundle: `synthdp answer` reads it, and the rows are held to it.
-    """
+    """A contingency table, which joins the noisy tables of the bundle."""
 
     kind: Literal["table"] = key("a contingency table", "table")
     columns: Annotated[Names, Field(min_length=2, max_length=6)] = key(
@@ -336,15 +321,12 @@ class TableEstimand(PaidEstimand):
 
 
 class EffectEstimand(PaidEstimand, Effect):
-    """The average effect of a treatment, by strata of the adjusted columns.
-
-    Without `adjust` columns it is a difference of means.
-    """
+    """The average effect of a treatment, by strata of the adjusted columns."""
 
     kind: Literal["effect"] = key("an average effect", "effect")
     adjust: Annotated[Adjusted, Unit("that of the column")] | None = key(  # type: ignore[assignment]
-        "columns held fixed, by their levels; or a map of columns to left edges of ranges, the"
-        " first `lower` ([]: its levels); default: the treatment's causes in the graph",
+        "columns held fixed; or a map of columns to left edges of ranges ([]: its levels);"
+        " default: the treatment's causes in the graph",
         ["disea"],
         default=None,
     )
@@ -358,23 +340,19 @@ class EffectEstimand(PaidEstimand, Effect):
 
 
 class RegressionEstimand(PaidEstimand):
-    """A linear regression by least squares: the intercept, and a coefficient for each term.
-
-    Numbers are told in their own unit; a category has a coefficient for each level but its first.
-    Rows that lack one of the columns are left out.
+    """A linear regression by least squares, of rows that lack none of the columns. A category has a
+    coefficient for each level but its first.
     """
 
     kind: Literal["regression"] = key("a linear regression", "regression")
-    outcome: Name = key(
-        "column that is explained: a number, or categories by their position", "mdvis"
-    )
+    outcome: Name = key("column that is explained; categories count by their position", "mdvis")
     terms: Annotated[Names, Field(min_length=1, max_length=20)] = key(
         "columns, and products of two that are terms, too, e.g. age:sex; at most"
         f" {MOST.coefficients} coefficients",
         ["lpi", "hlthp", "lpi:hlthp"],
     )
     where: Annotated[str, Field(min_length=1, max_length=1000)] | None = key(
-        "condition on the rows that are asked about; default: all", "idp == '1'", default=None
+        "condition on the rows", "idp == '1'", default=None
     )
     clips: dict[Name, Clip] = key(
         "where numbers of a column end; default: the column's bounds",

@@ -52,10 +52,7 @@ class Parts(Model):
 
 
 class Shares(Parts):
-    """How the budget is split: relative weights that sum to 1.
-
-    Graph search is paid only where the mode needs it.
-    """
+    """Relative weights that sum to 1. Graph search is paid only where the mode needs it."""
 
     measure: Part = key("for noisy tables of one column each", 0.3, default=0.2)
     pairs: Part = key("for the tables of `privacy.pairs`", 0.15, default=0.0)
@@ -67,14 +64,14 @@ class Shares(Parts):
         "for `estimands`, in equal parts; 0.15 where shares are left out", 0.15, default=0.0
     )
     moments: Part = key(
-        "for sums of all numbers and of their squares, by which intervals of means narrow; 0.1"
-        " where shares are left out and noise leaves something of them",
+        "for sums of all numbers, by which intervals of means narrow; 0.1 where shares are"
+        " left out and noise allows",
         0.1,
         default=0.0,
     )
     heaps: Part = key(
-        "for `privacy.heaps`; 0.1 in mode predict where shares are left out, noise leaves"
-        " something of them and rows are in memory",
+        "for `privacy.heaps`; 0.1 in mode predict where shares are left out, rows in memory"
+        " and noise allows",
         0.1,
         default=0.0,
     )
@@ -84,7 +81,7 @@ class Shares(Parts):
 
 
 class Cap(Model):
-    """The most that all releases of this dataset id may spend together."""
+    """The most that all releases of this dataset id may spend."""
 
     epsilon: Annotated[Real, Field(gt=0, le=1000), Unit("nats")] = key("most epsilon in all", 3.0)
     delta: Annotated[Real, Field(gt=0, lt=1), Unit("probability")] = key("most delta in all", 1e-4)
@@ -97,7 +94,7 @@ CAP = key(
 )
 LEDGER = key(
     "SQLAlchemy URL; a relative SQLite file is in the spec's folder; default:"
-    " .synthdp/ledger.db beside the spec",
+    " .synthdp/ledger.db there",
     "postgresql://ledger.example/synthdp",
     default=None,
 )
@@ -114,14 +111,14 @@ class Budget(Model):
         "total for everything in the run; below 1 / rows", 1e-6
     )
     adjacency: Literal["add_remove", "replace_one"] = key(
-        "what neighbouring tables are: one unit more or less, or one unit replaced",
+        "neighbouring tables: one unit more or less, or one replaced",
         "add_remove",
         default="add_remove",
     )
 
 
 class Privacy(Budget):
-    """The guarantee that is bought, and how its budget is split."""
+    """The guarantee, and how its budget is split."""
 
     shares: Shares = key(
         "how the budget is split; default in mode predict: measure 0.2, graph 0.8, train 0; where a"
@@ -132,14 +129,13 @@ class Privacy(Budget):
     pairs: Annotated[
         tuple[Annotated[Names, Field(min_length=2, max_length=2)], ...], Field(max_length=1000)
     ] = key(
-        "pairs whose two-way tables shares.pairs measures (all where none is named); rows are"
-        " held to them, and the model starts from them where every arrow has one",
+        "pairs that shares.pairs measures, all where none is named; rows are held to them",
         [["capital-gain", "income"]],
         default=(),
     )
     heaps: Names = key(
-        "where shares.heaps looks for numbers that many rows have (all columns of numbers that"
-        " leave out bins and spikes, and have bins of several numbers, where none is named)",
+        "where shares.heaps looks for common numbers; default: columns of numbers without"
+        " bins and spikes",
         ["income"],
         default=(),
     )
@@ -202,11 +198,11 @@ UNSOUND = {
 
 
 class Graph(Model):
-    """What is known of the causes, and what a release does with it."""
+    """What is known of the causes."""
 
     mode: Literal["none", "given", "validate", "learn", "predict"] = key(
-        "given: take the arrows; for shares.graph validate tests them, learn finds them, predict"
-        " measures pairs, with arrows that claim no cause; none: a plain VAE",
+        "given: take the arrows; validate: test them; learn: find them; predict: measure"
+        " pairs, with arrows that claim no cause; none: a plain VAE",
         "validate",
         default="given",
     )
@@ -216,8 +212,8 @@ class Graph(Model):
         default=(),
     )
     undirected: tuple[Annotated[Names, Field(min_length=2, max_length=2)], ...] = key(
-        "modes given and validate: links whose direction nothing shows; the model chooses one, on"
-        " which no effect or intervention rests",
+        "modes given and validate: links of unknown direction, on which no effect or"
+        " intervention rests",
         [["smoker", "dose"]],
         default=(),
     )
@@ -234,8 +230,7 @@ class Graph(Model):
         "columns with an unseen common cause", [["income", "health"]], default=()
     )
     unseen_causes: bool = key(
-        "mode learn, measured_pc: columns may have unknown common causes; the graph says which"
-        " links show a cause all the same",
+        "mode learn, measured_pc: columns may have unknown common causes",
         True,
         default=False,
     )
@@ -243,8 +238,7 @@ class Graph(Model):
         Literal["measured_pc", "rcit_pc", "priv_pc", "svt_pc", "em_pc"],
         refused({n: f"{n} is not private as published: {why}" for n, why in UNSOUND.items()}),
     ] = key(
-        "how mode learn searches, and mode validate tests, which knows the first two: measured_pc"
-        " counts tables; rcit_pc is for numbers, and tests given any columns",
+        "how mode learn searches, and validate tests (the first two); rcit_pc is for numbers",
         "rcit_pc",
         default="measured_pc",
     )
@@ -255,13 +249,12 @@ class Graph(Model):
         "family-wise level of the tests", 0.01, default=0.05
     )
     max_parents: Annotated[Whole, Field(ge=1, le=MOST.parents), Unit("columns")] = key(
-        "most parents that mode learn gives a column: the strongest, or of svt_pc and em_pc the"
-        " first",
+        "most parents that mode learn gives a column",
         4,
         default=6,
     )
     on_refuted: Literal["flag", "drop", "fail"] = key(
-        "mode validate: tell a refuted arrow, take it out, or stop the run", "fail", default="flag"
+        "mode validate: tell a refuted arrow, drop it, or stop", "fail", default="flag"
     )
 
     @property
@@ -275,16 +268,13 @@ class Graph(Model):
 
 
 class SynthesizerSettings(Model):
-    """The causally consistent DP-VAE.
-
-    Where they are left out, `latent`, `hidden`, `steps` and `batch` follow the declared rows,
-    columns, graph and targets; the defaults here are those of a large table with a graph.
+    """The causally consistent DP-VAE. What is left out of `latent`, `hidden`, `steps` and `batch`
+    follows the rest of the spec; these defaults are of a large table with a graph.
     """
 
     kind: Literal["causal_vae"] = key("the only kind so far", "causal_vae", default="causal_vae")
     latent: Annotated[Whole, Field(ge=1, le=256), Unit("dimensions")] = key(
-        "dimensions of z; 4 where there is no graph, 1 beyond 400 columns and where nothing is"
-        " trained",
+        "dimensions of z; 4 without a graph, 1 beyond 400 columns and where nothing is trained",
         4,
         default=2,
     )
@@ -298,14 +288,13 @@ class SynthesizerSettings(Model):
         "DP-SGD steps; 300 below 10,000 rows, 200 beyond 400 columns", 800, default=800
     )
     batch: Annotated[Whole, Field(ge=1, le=1_000_000), Unit("rows")] = key(
-        "expected rows of a step, and so the sampling rate: a tenth of the declared rows below"
-        " 5,120, 512 up to 26,000, then a 48th, at most 4,096",
+        "expected rows of a step: a tenth of the declared rows below 5,120, 512 up to 26,000,"
+        " then a 48th, at most 4,096",
         512,
         default=1024,
     )
     sample: Annotated[Whole, Field(ge=1, le=2_000_000_000), Unit("rows")] | None = key(
-        "expected rows of a secret sample of the units, drawn once for all steps; default: all"
-        " rows",
+        "expected rows of a secret sample of the units; default: all",
         1_000_000,
         default=None,
     )
@@ -322,19 +311,19 @@ class SynthesizerSettings(Model):
         "steps between checkpoints", 500, default=200
     )
     targets: Names = key(
-        "columns that will be predicted: learned in a stage of their own, for shares.targets",
+        "columns that will be predicted, learned for shares.targets",
         ["income"],
         default=(),
     )
 
 
 class Sampling(Model):
-    """How the synthetic rows are drawn from the model: free of charge."""
+    """How synthetic rows are drawn, free of charge."""
 
     rows: Annotated[Whole, Field(ge=1, le=2_000_000_000), Unit("rows")] | None = key(
         "rows to write; default: the declared number", 10_000, default=None
     )
-    rake: Flag = key("fit the model and its sample to the noisy marginals", False, default=True)
+    rake: Flag = key("fit the model and its sample to the noisy tables", False, default=True)
     balance: Flag = key(
         "choose rows whose two-way tables are near the model's",
         False,
@@ -344,8 +333,7 @@ class Sampling(Model):
         "draws per written row before raking", 8, default=4
     )
     even: Names = key(
-        "columns drawn last, evenly over rows that are alike, as synthesizer.targets that lead to"
-        " nothing always are",
+        "columns drawn last, evenly over rows that are alike",
         ["income"],
         default=(),
     )

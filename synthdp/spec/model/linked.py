@@ -86,7 +86,7 @@ told = key  # two tables have a field of that name
 
 
 class PersonsTable(Model):
-    """The protected table: a row for each person."""
+    """A row for each person."""
 
     source: LinkedSource = told("where its rows lie", {"kind": "csv", "path": "persons.csv"})
     key: Name = told("the column with the persons' ids; it is never released", "person_id")
@@ -117,19 +117,19 @@ def _until(value: Any) -> Any:
 
 
 class VisitsTable(Model):
-    """The visits: rows of persons, in order. Of each person the first `at_most` are kept."""
+    """Of each person the first `at_most` rows are kept, in order."""
 
     source: LinkedSource = told("where its rows lie", {"kind": "csv", "path": "visits.csv"})
     of: Name = told("the table of persons", "persons")
     key: Name = told("the column with the person's id; it is never released", "person_id")
     order: Name = told("the column that orders visits: a date, or a whole number", "date")
     at_most: Annotated[Whole, Field(ge=2, le=64), Unit("visits")] = told(
-        "most visits of a person that are kept, the first ones; noise grows with it",
+        "most visits of a person that are kept; noise grows with it",
         12,
     )
     resolution: Annotated[str, AS_TEXT] = told(
-        "least time between two visits: a number of days, hours, minutes or seconds; of whole"
-        " numbers one without a unit, by default 1",
+        "least time between two visits, in days, hours, minutes or seconds; of whole numbers"
+        " by default 1",
         "7 days",
         default="1 day",
     )
@@ -141,8 +141,7 @@ class VisitsTable(Model):
         ),
         Unit("that of the column"),
     ] = told(
-        "end of the study, which ends visits without a drop-out; default: the upper bound of"
-        " `order`",
+        "end of the study; default: the upper bound of `order`",
         "2024-12-31",
         default=None,
     )
@@ -187,7 +186,7 @@ TABLES = {
 
 
 class PersonUnit(Model):
-    """Protects a person: the row in the persons' table and all rows of visits."""
+    """Protects a person, with all visits."""
 
     max_rows: ClassVar[int] = 1
     whom: ClassVar[str | None] = None
@@ -213,10 +212,10 @@ LinkedTable = Annotated[
 
 
 class LinkedDataset(Described):
-    """Two linked tables, and what of them is protected."""
+    """Two linked tables."""
 
     tables: dict[Slug, LinkedTable] = key(
-        "the table of persons, and that of their visits, which has `of`",
+        "the table of persons, and that of visits, which has `of`",
         TABLES,
     )
     privacy_unit: PersonUnit = key(
@@ -253,7 +252,7 @@ class LinkedDataset(Described):
 
 
 class LinkedShares(Parts):
-    """How the budget is split between the tables' laws: relative weights that sum to 1."""
+    """Relative weights that sum to 1."""
 
     persons: Part = key("for tables of persons", 0.15, default=0.2)
     first: Part = key("for tables of first visits, of which each person has one", 0.15, default=0.2)
@@ -263,16 +262,15 @@ class LinkedShares(Parts):
     )
     estimands: Part = key("for numbers that are asked for", 0.1, default=0.0)
     moments: Part = key(
-        "for sums of all numbers and of their squares, a person's visits together, by which"
-        " intervals of means narrow; 0.1 where shares are left out and noise leaves something of"
-        " them",
+        "for sums of numbers, a person's visits together; 0.1 where shares are left out and"
+        " noise allows",
         0.1,
         default=0.0,
     )
 
 
 class LinkedPrivacy(Budget):
-    """The guarantee per person that is bought, and how its budget is split."""
+    """The guarantee per person, and how its budget is split."""
 
     shares: LinkedShares = key(
         "how the budget is split",
@@ -301,15 +299,14 @@ class LinkedGraph(Model):
     """What is known of the causes, at a visit and from the visit before."""
 
     mode: Literal["given", "predict", "none"] = key(
-        "given: take the arrows; predict: measure what depends on each other, with arrows that"
-        " claim no cause; none: no arrows",
+        "as in a spec of one table",
         "predict",
         default="given",
     )
     edges: Annotated[tuple[ArrowText, ...], AfterValidator(unique)] = key(
-        "given arrows: visits.x is at the same visit, visits[-1].x at the one before, visits[1].x"
-        " at the first; also causes visits.number, visits.calendar, visits.age, visits[-1].gap,"
-        " and effects visits.gap, visits.end",
+        "visits.x is at the same visit, visits[-1].x at the one before, visits[1].x at the"
+        " first; also causes visits.number, visits.calendar, visits.age, visits[-1].gap, and"
+        " effects visits.gap, visits.end",
         ["visits[-1].stage, persons.sex -> visits.stage", "visits.stage -> visits.end"],
         default=(),
     )
@@ -351,18 +348,18 @@ RuleText = Annotated[
 
 
 class LinkedEvaluation(Model):
-    """How the result is judged on real persons, for the steward."""
+    """Judging on real persons, for the steward."""
 
     enabled: Flag = key("whether to judge at all", False, default=True)
     holdout: Annotated[Real, Field(ge=0, lt=0.9), Unit("probability")] = key(
-        "chance of a person, with all visits, to be kept out of every look, for tests",
+        "chance of a person to be kept out of every look",
         0.1,
         default=0.0,
     )
     targets: Annotated[
         tuple[Annotated[str, AfterValidator(_target)], ...], AfterValidator(unique)
     ] = key(
-        "columns of the next visit that are predicted from what was before",
+        "columns of the next visit that are predicted",
         ["visits[+1].admitted"],
         default=(),
     )
@@ -380,9 +377,7 @@ how many visits there are, of columns of first and of last visits, and from visi
 
 
 class LinkedGate(Gate):
-    """A bound that must hold or the bundle is withheld: for the upper end of a score's interval,
-    which covers what the noise may hide.
-    """
+    """A bound for the upper end of a score's interval, or the bundle is withheld."""
 
     metric: VisitMetric = key(  # type: ignore[assignment]
         "the bounded distance, by its upper end",
@@ -405,29 +400,25 @@ Place = Annotated[str, AfterValidator(_read_by(parse_node))]
 
 
 class LinkedEffect(Model):
-    """The effect of a treatment on an outcome at the same visit, or at the next one, by a table of
-    both and of what is adjusted for.
-    """
+    """The effect of a treatment on an outcome, by a table of both and of what is adjusted for."""
 
     kind: Literal["effect"] = key("an effect of one step", "effect")
     treatment: Place = key(
-        "the column that acts: visits.x at any visit, visits[1].x at the first, or one of persons",
+        "the column that acts, of visits, of the first (visits[1].x), or of persons",
         "visits.drug",
     )
     outcome: Place = key(
-        "what it acts on: visits.y at the same visit, visits[+1].y at the next one; visits[1].y or"
-        " visits[2].y by number",
+        "visits.y at the same visit, visits[+1].y at the next one; visits[1].y or visits[2].y"
+        " by number",
         "visits[+1].stage",
     )
     adjust: Annotated[tuple[Place, ...], AfterValidator(unique)] | None = key(
-        "columns held fixed, of persons or of visits at the places of both; default: those that"
-        " the graph asks for, where a column's own past is a cause of it",
+        "columns held fixed; default: those that the graph asks for",
         ["visits.stage", "persons.smoker"],
         default=None,
     )
     level: Annotated[str, AS_TEXT] | None = key(
-        "the level of the outcome whose share is told; default: true of a boolean, and the mean of"
-        " a number",
+        "the outcome's level whose share is told; default: true, or a number's mean",
         "3",
         default=None,
     )
@@ -437,32 +428,29 @@ class LinkedEffect(Model):
         default=None,
     )
     clip: Clip | None = key(
-        "where the numbers of an outcome end, which are then counted in its own levels, if these"
-        " are few; default: in about a dozen groups",
+        "where an outcome's numbers end, which its own levels then count; default: in about a"
+        " dozen groups",
         [100, 160],
         default=None,
     )
     steps: Annotated[Whole, Field(ge=1, le=12), Unit("visits")] = key(
-        "at how many visits in a row the treatment is set; the outcome, visits[+1].y, is then at"
-        " the visit after the last of them",
+        "at how many visits in a row the treatment is set, before the outcome, visits[+1].y",
         3,
         default=1,
     )
 
 
 class LinkedQuestion(Model):
-    """A question of `synthdp answer`, by a table of its own columns: where these stand says whether
-    each person counts once, or each visit.
-    """
+    """A question of `synthdp answer`, by a table of its own columns."""
 
     kind: Literal["question"] = key("a question", "question")
     ask: Annotated[str, Field(min_length=1, max_length=1000)] = key(
-        "share(CONDITION), count(CONDITION), mean(COLUMN) or quantile(COLUMN, P), perhaps with"
-        " `where CONDITION` or `by COLUMN, COLUMN`",
+        "share(CONDITION), count(CONDITION), mean(COLUMN) or quantile(COLUMN, P), perhaps"
+        " `where CONDITION`, `by COLUMN, COLUMN`",
         "share(visits.stage == '3') by visits[later].number",
     )
     clip: Clip | None = key(
-        "of a mean: where its numbers end; default: the column's bounds", [100, 160], default=None
+        "where a mean's numbers end; default: the column's bounds", [100, 160], default=None
     )
 
 
@@ -470,7 +458,7 @@ LinkedEstimand = Annotated[LinkedEffect | LinkedQuestion, Field(discriminator="k
 
 
 class LinkedSampling(Model):
-    """How many synthetic persons are drawn, each with visits: free of charge."""
+    """How many persons are drawn, free of charge."""
 
     persons: Annotated[Whole, Field(ge=1, le=2_000_000_000), Unit("persons")] | None = key(
         "persons to write; default: the declared number", 10_000, default=None
@@ -503,8 +491,8 @@ class LinkedSpec(Model):
         },
     )
     constraints: Annotated[tuple[RuleText, ...], Field(max_length=100)] = key(
-        "what holds in every synthetic person: birth before visits before death; levels that"
-        " never fall, never rise, or stay once reached",
+        "what holds in every synthetic person: orders, and levels that never fall, never"
+        " rise, or stay once reached",
         ["persons.birth <= visits.date", {"nondecreasing": "visits.stage"}],
         default=(),
     )
@@ -512,7 +500,7 @@ class LinkedSpec(Model):
         "the budget", {"epsilon": 1.0, "delta": 1e-5, "shares": {"steps": 0.4, "estimands": 0.1}}
     )
     graph: LinkedGraph = key(
-        "what is known of the causes; without this section there are no arrows",
+        "what is known of the causes",
         {"mode": "given", "edges": ["visits[-1].stage, persons.sex -> visits.stage"]},
         default=LinkedGraph(mode="none"),
     )
@@ -542,7 +530,7 @@ class LinkedSpec(Model):
         default=(),
     )
     attacks: Attacks = key(
-        "attacks on the release, for the steward only; none without this section",
+        "attacks on the release, for the steward; none without this section",
         {"membership": {"rows": 300, "pairs": 40}},
         default=Attacks(membership=MembershipAttack(enabled=False)),
     )
