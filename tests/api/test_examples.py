@@ -4,6 +4,7 @@ import doctest
 import importlib
 import inspect
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,33 +23,34 @@ def modules() -> Iterator[str]:
             yield ".".join(part for part in parts if part != "__init__")
 
 
-def examples() -> Iterator[doctest.DocTest]:
+@cache
+def examples(module: str) -> tuple[doctest.DocTest, ...]:
     finder = doctest.DocTestFinder(exclude_empty=True)
-    for name in modules():
-        found = [test for test in finder.find(importlib.import_module(name)) if test.examples]
-        assert found, f"{name} has an example that no docstring holds"
-        yield from found
+    found = [test for test in finder.find(importlib.import_module(module)) if test.examples]
+    assert found, f"{module} has an example that no docstring holds"
+    return tuple(found)
 
 
-EXAMPLES = list(examples())
-SLOW = {"synthdp.api.release.audit_release"}  # replays every mechanism, training among them
+SLOW = "synthdp.api.release.audit_release"  # replays every mechanism, training among them
 
 
 @pytest.mark.check
 @pytest.mark.parametrize(
-    "example",
+    ("module", "slow"),
     [
-        pytest.param(e, id=e.name, marks=[pytest.mark.slow] if e.name in SLOW else [])
-        for e in EXAMPLES
+        *((name, False) for name in modules()),
+        pytest.param(SLOW.rpartition(".")[0], True, marks=pytest.mark.slow),
     ],
 )
-def test_the_example_runs(example: doctest.DocTest, at_work: Path) -> None:
+def test_the_examples_run(module: str, slow: bool, at_work: Path) -> None:
     printed: list[str] = []
     runner = doctest.DocTestRunner(
         optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.FAIL_FAST
     )
-    outcome = runner.run(example, out=printed.append, clear_globs=False)
-    assert outcome.attempted and not outcome.failed, "".join(printed)
+    for example in examples(module):
+        if (example.name == SLOW) is slow:
+            outcome = runner.run(example, out=printed.append, clear_globs=False)
+            assert outcome.attempted and not outcome.failed, "".join(printed)
 
 
 def public_names() -> Iterator[str]:
@@ -67,4 +69,4 @@ def public_names() -> Iterator[str]:
 
 
 def test_every_public_name_has_an_example() -> None:
-    assert set(public_names()) <= {example.name for example in EXAMPLES}
+    assert set(public_names()) <= {e.name for name in modules() for e in examples(name)}

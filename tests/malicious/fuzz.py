@@ -1,5 +1,5 @@
-"""`python -m tests.malicious.fuzz TARGET [--coverage]`: made-up input for FUZZ_SECONDS (600),
-counted as JSON. Targets: spec, csv, bundle, and each format of graph files that is read.
+"""`python -m tests.malicious.fuzz TARGET ... [--coverage]`: made-up input for FUZZ_SECONDS (600)
+each, counted as lines of JSON. Targets: spec, csv, bundle, and each format of graph files.
 
 Hypothesis changes a valid spec or table as a tree or a grid, then as text, then as bytes. With
 `--coverage` atheris (optional: `pip install atheris`) lets libFuzzer change bytes towards branches
@@ -499,7 +499,8 @@ def fuzz(name: str, seconds: float) -> dict[str, Any]:
 
 def main() -> None:
     """Entry point; the exit status says whether something was found."""
-    name, seconds = sys.argv[1], float(os.environ.get("FUZZ_SECONDS", "600"))
+    names = [word for word in sys.argv[1:] if word != "--coverage"]
+    name, seconds = names[0], float(os.environ.get("FUZZ_SECONDS", "600"))
     warnings.simplefilter("error")
     warnings.simplefilter(
         "ignore", HypothesisWarning
@@ -523,7 +524,8 @@ def main() -> None:
             [sys.argv[0], *bounds, str(corpus)], lambda data: TARGETS[name](data) and None
         )
         atheris.Fuzz()
-    print(json.dumps(fuzz(name, seconds)))
+    for name in names:
+        print(json.dumps(fuzz(name, seconds)), flush=True)
 
 
 if __name__ == "__main__":

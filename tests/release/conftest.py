@@ -7,7 +7,7 @@ import json
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from sklearn.ensemble import RandomForestClassifier
 
 from synthdp.bundle import sha256
 from synthdp.ledger import INTERNAL, Ledger
@@ -23,6 +24,7 @@ from synthdp.privacy.dpsgd.training import _Trainer
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.progress import Advance, Display, shown_on
 from synthdp.release import ReleaseOutcome, release
+from synthdp_attacks import CLASSIFIERS, RUNNERS, Serial
 from tests.chance import seeded
 
 ROWS = 400
@@ -319,6 +321,16 @@ def few_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     all.
     """
     monkeypatch.setattr(plan, "GROUP_SIZES", (1, 2))
+
+
+@pytest.fixture(autouse=True)
+def attacks_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shadow models in this process, judged by few trees: workers take seconds to start, and
+    hundreds of trees as long. One release of `test_release.py` is attacked as any other.
+    """
+    monkeypatch.setitem(RUNNERS, "loky", lambda workers, address: Serial())
+    forest = partial(RandomForestClassifier, n_estimators=10, min_samples_leaf=2)
+    monkeypatch.setitem(CLASSIFIERS, "random_forest", lambda seed: forest(random_state=seed))
 
 
 @pytest.fixture(scope="session")

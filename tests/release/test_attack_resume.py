@@ -36,7 +36,6 @@ from synthdp.progress import Advance, unheard
 from synthdp.release import RunFolder, resume
 from synthdp.spec import load_spec
 from synthdp.verify import verify_bundle
-from synthdp_attacks import Serial
 from tests.builders import audit_record, one_audit
 from tests.release.conftest import internal
 
@@ -67,7 +66,6 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> Trained:
         found.seeds.append((*seed_sequence.entropy, *seed_sequence.spawn_key))  # type: ignore[misc]
         return released
 
-    monkeypatch.setattr(membership, "_runner", lambda release: Serial())
     monkeypatch.setattr(shadow_models, "SIDE_BY_SIDE", 1)
     monkeypatch.setattr(power, "TABLE_RELEASES", 1)
     monkeypatch.setattr(ShadowTrainer, "__call__", call)
@@ -289,17 +287,13 @@ def test_an_audit_without_models_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_two_audits_do_not_share_a_folder(tmp_path: Path) -> None:
-    other = (
-        "from pathlib import Path\nfrom synthdp.audit.folder import audit_folder\nwith"
-        f" audit_folder(Path({str(tmp_path)!r}), 'real'): pass"
-    )
+    other = audit_folder(tmp_path, "real")
     with audit_folder(tmp_path, "real") as folder:
-        done = subprocess.run(
-            [sys.executable, "-c", other], capture_output=True, text=True, check=False
-        )
-        assert "another process is auditing" in done.stderr
+        with pytest.raises(OutputError, match="another process is auditing"), other:
+            pass
         assert AttackFolder.open(folder.path).key == folder.key
-    subprocess.run([sys.executable, "-c", other], check=True)
+    with audit_folder(tmp_path, "real"):
+        pass
 
 
 # --- real processes ---

@@ -31,7 +31,6 @@ from synthdp.release import judge
 from synthdp.report import audit_tables
 from synthdp.spec import load_spec
 from synthdp.spec.model import ReleaseSpec
-from synthdp_attacks import Serial
 from tests.builders import audit_record, one_audit
 
 UNIT = {"kind": "id", "column": "person", "max_rows": 3, "meaning": "one *person*"}
@@ -148,7 +147,6 @@ def test_the_attack_on_a_release_is_by_unit_and_says_so(
     tiny: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On ninety made-up rows of thirty units."""
-    monkeypatch.setattr(membership, "_runner", lambda release: Serial())
     monkeypatch.setattr(power, "TABLE_RELEASES", 1)
     own, trained = spec_of(tiny), list[Any]()
     domain = Domain.from_spec(own.columns)

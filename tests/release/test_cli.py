@@ -268,13 +268,15 @@ def test_light_commands_import_nothing_heavy_and_start_at_once(command: str) -> 
     arguments = [command, str(spec)] if command == "validate" else [command]
     probe = PROBE.format(arguments=arguments, heavy=HEAVY)
     seconds = []
-    for _ in range(3):  # the best of three: other work on the machine slows a start
+    for _ in range(3):  # other work on the machine slows a start
         done = subprocess.run(
             [sys.executable, "-c", probe], capture_output=True, text=True, timeout=300
         )
         code, used, *imported = done.stderr.split()
         assert code == "0" and imported == []
         seconds.append(float(used))
+        if seconds[-1] < 0.6:
+            break
     assert min(seconds) < 0.6
 
 

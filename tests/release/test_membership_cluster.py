@@ -19,6 +19,11 @@ SPEC = Path(__file__).parents[2] / "specs" / "adult.yaml"
 NOWHERE = "tcp://127.0.0.1:9"
 
 
+@pytest.fixture(autouse=True)
+def attacks_here() -> None:
+    """Where the spec says."""
+
+
 def computing(*, attacked: bool = True, **compute: object) -> ReleaseSpec:
     """The spec of the Adult release with another `compute`, and the attack on or off."""
     spec = load_spec(SPEC)

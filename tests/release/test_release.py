@@ -25,6 +25,7 @@ from synthdp.release.gates import Figure, check_gates
 from synthdp.spec import load_spec
 from synthdp.spec.model import Gate
 from synthdp.verify import inspect_bundle, verify_bundle
+from synthdp_attacks import RUNNERS, Loky
 from tests.release.conftest import SPEC, Tiny, certificate, internal, table
 
 pytestmark = pytest.mark.check
@@ -144,8 +145,11 @@ def test_two_releases_of_one_spec_differ_in_every_released_value(released: Tiny)
     assert released.kinds().count("reserve") == 2 and released.kinds().count("charge") == 4
 
 
-def test_measured_pairs_are_paid_for_published_and_attacked(tiny: Tiny) -> None:
-    """Beside the tables of a validated graph."""
+def test_measured_pairs_are_paid_for_published_and_attacked(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the tables of a validated graph; by workers, as a user's."""
+    monkeypatch.setitem(RUNNERS, "loky", lambda workers, address: Loky(workers))
     privacy = {
         "pairs": [["visits", "smoker"]],
         "shares": {"measure": 0.2, "pairs": 0.2, "graph": 0.2, "train": 0.4},

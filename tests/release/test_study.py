@@ -23,7 +23,7 @@ from synthdp.progress import shown_on
 from synthdp.release import study as room
 from synthdp.release.study import DECLARED, Arm, Line, comparable, study, without_graph
 from synthdp.spec import load_spec
-from synthdp_attacks import CLASSIFIERS, EXTRACTORS, LIKELIHOODS, MAIN, Serial
+from synthdp_attacks import CLASSIFIERS, EXTRACTORS, LIKELIHOODS, MAIN
 from tests.release.conftest import MODES, Heard, InterruptedAt, Tiny, merged
 
 pytestmark = pytest.mark.check
@@ -55,7 +55,6 @@ def few(patch: pytest.MonkeyPatch) -> Iterator[None]:
 
     with patch.context() as inner:
         inner.setattr(Board, "attacked", quick)
-        inner.setattr("synthdp.audit.membership._runner", lambda spec: Serial())
         inner.setattr(room, "PAPER_CLASSIFIERS", ("logistic",))
         yield
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from synthdp.data import LevelGroups, cells_domain
+from synthdp.data import Domain, LevelGroups, cells_domain
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY
 from synthdp.privacy.readers.files import seal_dataframe
@@ -102,6 +103,11 @@ CELLS: Mapping[str, pa.Array] = {
 Written = tuple[dict[str, Any], Any]
 
 
+@cache
+def domain_of(names: tuple[str, ...]) -> Domain:
+    return domain_from({name: COLUMNS[name] for name in names})
+
+
 @dataclass(frozen=True)
 class Way:
     """A way to store cells of the types `kinds`, and to read them.
@@ -125,7 +131,7 @@ class Way:
     def read(self, kind: str, names: Sequence[str], cells: pa.Array, folder: Path) -> np.ndarray:
         """Rows of each level of each column, then what does not fit."""
         source, frame = self.write(kind, names, cells, folder)
-        domain = domain_from({name: COLUMNS[name] for name in names})
+        domain = domain_of(tuple(names))
         table = read_private(
             self.dataset(source),
             domain,

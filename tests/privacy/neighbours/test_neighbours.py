@@ -44,19 +44,20 @@ class Reads:
     def __init__(self, way: Way, kind: str, folder: Path, *, asked: int) -> None:
         self.way, self.kind, self.folder = way, kind, folder
         self.known: dict[tuple[int, ...], np.ndarray] = {}
-        self.names = [name for name in way.columns if self._readable(name, asked)]
+        whole = self._readable(way.columns, asked)
+        self.names = [n for n in way.columns if whole or self._readable([n], asked)]
 
-    def _readable(self, name: str, asked: int) -> bool:
-        """Whether the type is read as this column: the same for each of some rows."""
+    def _readable(self, names: Sequence[str], asked: int) -> bool:
+        """Whether the type is read as these columns: the same for each of some rows."""
         found = set()
         for place in range(len(CELLS[self.kind]))[-asked:]:
             try:
-                self.way.read(self.kind, [name], CELLS[self.kind].take([place]), self.folder)
+                self.way.read(self.kind, names, CELLS[self.kind].take([place]), self.folder)
             except DataError as error:
                 found.add(str(error))
             else:
                 found.add("")
-        assert len(found) == 1, (self.way.name, self.kind, name, found)
+        assert len(found) == 1, (self.way.name, self.kind, names, found)
         return found == {""}
 
     def of(self, *places: int) -> np.ndarray:

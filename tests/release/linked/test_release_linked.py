@@ -17,6 +17,7 @@ from synthdp.ledger import INTERNAL, Ledger
 from synthdp.release import planned_linked, resume_linked
 from synthdp.sample import generator, sample_linked
 from synthdp.verify import verify_bundle
+from tests.release.conftest import dying
 from tests.release.linked.conftest import MOST, run, spec_at, write_spec, write_tables
 
 LOOKS = 7
@@ -150,54 +151,51 @@ def test_mode_predict_chooses_arrows_that_verify_finds_again(ward: Path) -> None
 
 # --- runs that stop ---
 
-WHERE: dict[str, tuple[str, int]] = {
-    **{f"charged {k} times, the last not kept": ("pack", k) for k in range(1, LOOKS + 1)},
-    "fitted": ("synthdp.release.linked.drawn_frames", LOOKS),
-    "settled": ("synthdp.release.linked.write_linked", LOOKS),
-    "with its bundle": ("synthdp.release.run_folder.RunFolder.note_published", LOOKS),
-}
-
 
 @pytest.mark.check
-@pytest.mark.parametrize("where", WHERE)
-def test_a_run_that_stopped_goes_on_and_pays_nothing(
-    ward: Path, monkeypatch: pytest.MonkeyPatch, where: str
+def test_a_run_that_stops_again_and_again_pays_for_each_look_once(
+    ward: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name, charges = WHERE[where]
-    views = "synthdp.privacy.linked"
-    calls: list[int] = []
-
-    def die(*arguments: Any, **named: Any) -> Any:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        if name == "pack":
-            for kind in ("OnView", "ChosenOnView"):
-                true = pkgutil.resolve_name(f"{views}.{kind}.pack")
-
-                def counted(self: Any, value: Any, true: Any = true) -> Any:
-                    calls.append(1)
-                    return die() if len(calls) == charges else true(self, value)
-
-                patch.setattr(f"{views}.{kind}.pack", counted)
-        else:
-            patch.setattr(name, die)
-        with pytest.raises(KeyboardInterrupt):
-            run(ward)
-    assert kinds(ward.parent).count("charge") == charges
-    looks: list[str] = []
+    """After each charge whose look is not kept; fitted; settled; and with its bundle."""
+    out, looks, stop = ward.parent / "out", list[str](), [0]
     for kind in ("OnView", "ChosenOnView"):
-        true = pkgutil.resolve_name(f"{views}.{kind}.run")
+        view = pkgutil.resolve_name(f"synthdp.privacy.linked.{kind}")
 
-        def heard(self: Any, *rows: Any, true: Any = true) -> Any:
+        def heard(self: Any, *rows: Any, true: Any = view.run) -> Any:
             looks.append(self.name)
             return true(self, *rows)
 
-        monkeypatch.setattr(f"{views}.{kind}.run", heard)
-    out = ward.parent / "out"
-    before = (out / "bundle" / "stays.csv").read_bytes() if (out / "bundle").exists() else None
+        def stopped(self: Any, value: Any, true: Any = view.pack) -> Any:
+            return die() if charges() == stop[0] else true(self, value)
+
+        monkeypatch.setattr(view, "run", heard)
+        monkeypatch.setattr(view, "pack", stopped)
+    die = dying()
+
+    def charges() -> int:
+        return kinds(ward.parent).count("charge")
+
+    def looked() -> int:
+        """Times at which the run looks while it goes on to where it stops."""
+        looks.clear()
+        with pytest.raises(KeyboardInterrupt):
+            resume_linked(spec_at(ward), out) if out.exists() else run(ward)
+        return len(looks)
+
+    for stop[0] in range(1, LOOKS + 1):
+        assert looked() == min(stop[0], 2) and charges() == stop[0]  # what was not kept, again
+    stop[0] = LOOKS + 1
+    for where, again in (
+        ("linked.drawn_frames", 1),
+        ("linked.write_linked", 0),
+        ("run_folder.RunFolder.note_published", 0),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"synthdp.release.{where}", die)
+            assert looked() == again and charges() == LOOKS
+    before = (out / "bundle" / "stays.csv").read_bytes()
+    looks.clear()
     outcome = resume_linked(spec_at(ward), out)
-    assert len(looks) == (LOOKS + 1 - charges if name == "pack" else 0)
-    assert kinds(ward.parent) == ["cap", "reserve", *["charge"] * LOOKS, "settle"]
+    assert looks == [] and kinds(ward.parent) == ["cap", "reserve", *["charge"] * LOOKS, "settle"]
     assert verify_bundle(outcome.bundle).ok and not (out / ".run").exists()
-    assert before in (None, (outcome.bundle / "stays.csv").read_bytes())
+    assert before == (outcome.bundle / "stays.csv").read_bytes()
