@@ -111,7 +111,7 @@ def test_a_block_of_a_spreadsheet_fills_cells(browser: Any, tmp_path: Path) -> N
         page.get_by_text("+   age: {type: integer, lower: 20, upper: 99").wait_for()
         told = desk.spec.read_text()
         assert "lower: 20, upper: 99, unit: years, bins: 8" in told
-        assert 'value_labels: {"1": girl, "2": boy}, missing: true' in told
+        assert 'missing: true, value_labels: {"1": girl, "2": boy}' in told
 
 
 def test_what_another_program_wrote_is_kept(browser: Any, tmp_path: Path) -> None:

@@ -190,7 +190,7 @@ function step(event) {
   const rows = to.closest("tbody").rows;
   do {
     to = rows[to.parentElement.sectionRowIndex + down]?.cells[to.cellIndex + right];
-  } while (to && !to.firstChild);
+  } while (to?.matches(":empty"));
   const next = to?.querySelector("button");
   if (!next) return;
   event.target.tabIndex = -1;
