@@ -42,7 +42,7 @@ function send(path, body) {
 function queued(path, body) {
   queue = queue
     .then(() => send(path, body && {seen: page.seen, ...body}))
-    .then(async answer => answer.ok && show(await answer.json()))
+    .then(async answer => answer.ok && show(await answer.json(), body))
     .catch(() => document.body.classList.add("ended"));
 }
 
@@ -209,8 +209,10 @@ function paste(event) {
 
 // --- the page ---
 
-function show(now) {
-  // A press ends on what it began on.
+function show(now, asked) {
+  // What was refused stays until something else is done, and a press ends on what it began on.
+  const last = waiting || page;
+  if (!asked && last?.seen === now.seen) now.said ||= last.said;
   waiting = pressed ? now : null;
   if (pressed) return;
   showing = true;
@@ -273,7 +275,7 @@ for (const event of ["keyup", "pointerup", "pointercancel", "blur"]) {
 function release({type, target}) {
   if (type === "blur" && target !== window) return;
   pressed = false;
-  setTimeout(() => waiting && show(waiting));
+  setTimeout(() => waiting && show(waiting, true));
 }
 
 addEventListener("focus", look);
