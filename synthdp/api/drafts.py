@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from synthdp.api.spec import Spec, check_affordable
 from synthdp.api.text import forecast_text
@@ -26,6 +26,9 @@ from synthdp.spec.load.wording import Loc, field_of
 from synthdp.spec.load.yaml_tree import SPOILED, Node, read
 from synthdp.spec.model import COLUMN_TYPES
 from synthdp.spec.writing import yaml_text
+
+if TYPE_CHECKING:
+    from synthdp.release.expectations import ColumnProspect
 
 __all__ = [
     "FIELDS",
@@ -44,6 +47,7 @@ __all__ = [
     "figures",
     "forecast",
     "keep",
+    "reach",
     "said",
     "set_value",
     "spec_text",
@@ -209,16 +213,21 @@ def apart(content: Mapping[str, Any], path: Path) -> Apart:
     return Apart(tuple(rows), None if file is None else str(file))
 
 
-def forecast(found: Checked, epsilons: Sequence[float] = ()) -> tuple[dict[str, Any], str]:
+def forecast(
+    found: Checked,
+    epsilons: Sequence[float] = (),
+    counted: Callable[[ColumnProspect], object] | None = None,
+) -> tuple[dict[str, Any], str]:
     """What a release of a text would come to, in plain JSON and as text: `plan`, at other
-    `epsilons` too, and `refused`, where it is; nothing of a text with mistakes.
+    `epsilons` too, and `refused`, where it is; nothing of a text with mistakes. `counted` hears of
+    each column of one table before all else is known.
     """
     if found.spec is None:
         return {}, ""
     facts, told = dict[str, Any](), ""
     try:
         own = [] if found.spec.linked else [found.spec.content.privacy.epsilon, *epsilons]
-        planned, balance = found.spec.planned(own)
+        planned, balance = found.spec.planned(own, counted=counted)
         facts, told = {"plan": planned.to_json()}, forecast_text(planned.facts)
         if found.spec.linked is None:
             check_affordable(found.spec, planned, balance)
@@ -233,6 +242,18 @@ def at_epsilon(found: Checked, epsilon: float) -> dict[str, Any]:
 
     assert found.spec is not None
     return what_if(found.spec.text, [epsilon])[0]
+
+
+def reach(found: Checked, half_width: float) -> list[str]:
+    """What would give each estimand of a text without mistakes that half-width, in the words of
+    `plan --reach`.
+    """
+    from synthdp.release.what_if import reaching
+    from synthdp.report.prose import say_of_plan
+
+    assert found.spec is not None
+    reached = reaching(found.spec.text, found.spec.content, half_width)
+    return [say_of_plan("reach", goal={"half_width": half_width}, told=told) for told in reached]
 
 
 def figures(options: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from synthdp.api.drafts import Checked
     from synthdp.ledger.entries import Balance
+    from synthdp.release.expectations import ColumnProspect
     from synthdp.spec.model import Column, LinkedSpec, ReleaseSpec
 
     Rows: TypeAlias = pd.DataFrame | Mapping[str, pd.DataFrame]
@@ -263,8 +264,10 @@ class Spec:
         *,
         rehearse: bool = False,
         half_width: float | None = None,
+        counted: Callable[[ColumnProspect], object] | None = None,
     ) -> tuple[BudgetPlan, Balance]:
-        """The plan, whether or not the ledger allows it, and what the ledger says.
+        """The plan, whether or not the ledger allows it, and what the ledger says. `counted` hears
+        what noise does to each column before all else is known.
 
         >>> import synthdp
         >>> planned, balance = synthdp.Spec.load("clinic.yaml").planned()
@@ -282,7 +285,7 @@ class Spec:
             return BudgetPlan.of_facts(told), balance
         spec = self.content
         balance, others = standing(spec, self.path, Path("releases") / spec.dataset.id)
-        facts = plan_facts(spec, balance, warnings=others)
+        facts = plan_facts(spec, balance, warnings=others, counted=counted)
         if what_if:
             from synthdp.release.what_if import what_if as at_epsilons
 

@@ -116,7 +116,7 @@ class Case:
 
     def _asked(self, key: str, label: str, how: str = "text", options: Any = None) -> Json:
         value = self.said.get(key, "")
-        return field((key,), label, how, options=[*(options or {}).items()], value=value, size=60)
+        return field((key,), label, how, options=[*(options or {}).items()], value=value)
 
     def _form(self, now: reviews.Review) -> list[Json]:
         fields = [self._asked(key, label) for key, label in reviews.FORM.items()]

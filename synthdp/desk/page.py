@@ -8,14 +8,16 @@ labels, and `bins` for its edges too.
 
 from __future__ import annotations
 
+import csv
 import difflib
+import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from synthdp.api import drafts
-from synthdp.desk.draft import CHANGED, Draft, Text
+from synthdp.desk.draft import CHANGED, SETTINGS, Draft, Text
 from synthdp.errors import OutputError, SpecError, SpecProblem
 
 Loc = tuple[str | int, ...]
@@ -39,7 +41,9 @@ ROWS = (("", ""), ("approximate", "approximate: the exact one is used nowhere"),
         ("public", "public: exact, and may be known"))  # fmt: skip
 UNITS = (("row", "each row: right only if nobody can have two rows"),
          ("id", "everything of one id: all rows of a person, a household, a school"))  # fmt: skip
-TEXTS = {"unit", "meaning", "column", "description", "justification", "false", "true"}
+TEXTS = {"unit", "meaning", "column", "description", "justification", "intended_use", "region",
+         "false", "true"}  # fmt: skip
+WANTED = "Half-width that an interval should have at most: what reaches it? Not written anywhere"
 FROM_KNOWLEDGE = (
     "Bounds, bins and levels come from a codebook, a questionnaire or common knowledge, never from"
     " the rows. A block of cells can be pasted from a spreadsheet. Levels stand one a line, a code"
@@ -69,21 +73,25 @@ def shown(draft: Draft) -> Json:
     facts = (told[0] if told else {}).get("plan", {})
     unit = _at(now.content, ("dataset", "privacy_unit", "kind"))
     known = (draft, notes, facts)
-    parts = [("unit", "Unit", _unit(*known)), ("columns", "Columns", _columns(*known)),
+    parts = [("unit", "Unit", _unit(*known)), ("columns", "Columns", _columns(draft, notes)),
              ("causes", "Causes", _causes(*known)), ("budget", "Budget", _budget(*known)),
              ("file", "File, and what next", _file(*known))]  # fmt: skip
     shut = "" if unit in ("row", "id") else "First say who is protected."
     stale, count = draft.stale(), len(now.found.mistakes)
-    status = ["counting ..."] if told is None else told[1].split("\n")
     if now.found.spec is None:
         status = [f"not a spec yet: {count} {'mistake' if count == 1 else 'mistakes'}"]
+    elif told is None:
+        most = len(now.found.spec.content.modelled)
+        status = [f"counting {len(draft.counted())} of {most} columns"]
+    else:
+        status = told[1].split("\n")
     tools = [{"label": "read it again", "do": "read"}] * stale
     tools += [{"label": "undo", "do": "undo"}] * bool(draft.past)
     return {
         "seen": now.seen,
         "name": draft.path.name,
         "status": [*status, "no row was read, nothing was spent"],
-        "counting": sum(draft.told(epsilon) is None for epsilon in now.steps()),
+        "counting": sum(draft.told(step) is None for step in draft.steps()),
         "said": f"{CHANGED}." if stale else "",
         "tools": tools,
         "sections": [{"id": name, "title": title, "parts": of, "shut": shut * (name != "unit")}
@@ -118,19 +126,16 @@ def _unit(draft: Draft, notes: Notes, facts: Json) -> list[Json]:
     return [*parts, *_others(_take(notes, "dataset"))]
 
 
-def _columns(draft: Draft, notes: Notes, facts: Json) -> list[Json]:
-    quality = {c["column"]: c for c in facts.get("quality", {}).get("columns", ())}
+def _columns(draft: Draft, notes: Notes) -> list[Json]:
+    quality = {told.column: told for told in draft.counted()}
     now, columns, rows = draft.now, draft.now.content.get("columns"), []
     for name, column in (columns if isinstance(columns, Mapping) else {}).items():
-        loc, kind, told = ("columns", name), _at(column, ("type",)), quality.get(name)
-        has = drafts.FIELDS.get(kind, ()) if isinstance(kind, str) else ()
-        cells: list[Any] = ["" if told is None else f"{1000 * told['tv1']:.0f}"]
-        for key in CELLS:
-            there = {key, *STANDS_FOR.get(key, ())} & {"type", *has}
-            cells.append(_column_field(now, (*loc, key), column) if there else "")
+        loc, told = ("columns", name), quality.get(name)
+        figure = "" if told is None else f"{1000 * told.tv1:.0f}"
+        cells = [figure, *(_cell((*loc, key), column) for key in CELLS)]
         below = _below(now, _take(notes, *loc), cells)
-        if told is not None and told["noisy_levels"]:
-            noisy = f"{told['noisy_levels']} of {told['levels']} levels are lost in noise"
+        if told is not None and told.noisy_levels:
+            noisy = f"{told.noisy_levels} of {told.levels} levels are lost in noise"
             below.append({"tone": "warning", "text": noisy, "hint": "fewer bins, a narrower range"})
         drop = {"label": "drop", "name": f"drop column {name}", "do": "drop", "loc": list(loc)}
         rows.append((name, [*cells, drop], below))
@@ -139,26 +144,29 @@ def _columns(draft: Draft, notes: Notes, facts: Json) -> list[Json]:
     return [{"kind": "text", "text": FROM_KNOWLEDGE}, table, *left]
 
 
-def _column_field(now: Text, loc: Loc, column: Json) -> Json:
-    """A cell of a column; `levels` and `bins` stand for what the column has of several fields."""
-    name, key = f"{loc[1]}: {loc[2]}", str(loc[2])
+def _cell(loc: Loc, column: Any) -> Json | str:
+    """A cell of a column, empty where its type has no such field; `levels` and `bins` stand for
+    what the column has of several fields.
+    """
+    name, key, kind = f"{loc[1]}: {loc[2]}", str(loc[2]), _text(_at(column, ("type",)))
     if key == "type":
-        return _field(now, [], loc, name, "select", options=TYPES)
+        return field(loc, name, "select", options=TYPES, value=kind)
+    if not {key, *STANDS_FOR.get(key, ())} & {*drafts.FIELDS.get(kind, ())}:
+        return ""
     if key == "missing":
-        value = "yes" if column.get(key) else ""
-        return _field(now, [], loc, name, "select", options=YES_NO, value=value)
+        return field(loc, name, "select", options=YES_NO, value="yes" if column.get(key) else "")
     if key != "levels":
         shown = column.get("edges", column.get("bins")) if key == "bins" else column.get(key)
-        return _field(now, [], loc, name, value=_text(shown))
+        return field(loc, name, value=_text(shown))
     levels, labels = column.get("categories", column.get("codes")), column.get("value_labels")
-    if column["type"] == "boolean":
+    if kind == "boolean":
         levels = [column.get(truth, truth) for truth in ("false", "true")]
     plain = isinstance(levels, list | None) and isinstance(labels, dict | None)
     if not plain or any(" = " in str(level) for level in levels or ()):
-        return _field(now, [], loc, name, "shut", value="in the file")
+        return field(loc, name, "shut", value="in the file")
     known = labels or {}
     lines = (f"{x} = {known[str(x)]}" if str(x) in known else str(x) for x in levels or ())
-    return _field(now, [], loc, name, "area", value="\n".join(lines))
+    return field(loc, name, "area", value="\n".join(lines))
 
 
 def _below(now: Text, found: Iterable[tuple[str, SpecProblem]], cells: Sequence[Any]) -> list[Json]:
@@ -180,11 +188,9 @@ def _below(now: Text, found: Iterable[tuple[str, SpecProblem]], cells: Sequence[
 
 
 def _causes(draft: Draft, notes: Notes, facts: Json) -> list[Json]:
-    now, graph = draft.now, ("graph",)
+    now, graph, known = draft.now, ("graph",), "What is known of the causes?"
     mode, columns = _at(now.content, (*graph, "mode")), _at(now.content, ("columns",))
-    asked = _field(
-        now, notes, (*graph, "mode"), "What is known of the causes?", "select", options=MODES
-    )
+    asked = _field(now, notes, (*graph, "mode"), known, "select", options=MODES)
     parts: list[Json] = [{"kind": "fields", "of": [asked]}]
     if mode in ("given", "validate", "learn") and isinstance(columns, dict):
         for key, label in NAMED.items():
@@ -205,17 +211,18 @@ def _matrix(now: Text, names: Sequence[str]) -> Json:
     arrows = {(a, b) for _, causes, effects in drafts.arrows(now.text)
               for a in causes for b in effects}  # fmt: skip
 
-    def cell(a: str, b: str) -> Json | None:
+    def cell(a: str, b: str) -> Json | str:
         if a == b:
-            return None
-        back = tier.get(a, -1) > tier.get(b, len(tier)) and (a, b) not in arrows
+            return ""
+        on = (a, b) in arrows
+        back = tier.get(a, -1) > tier.get(b, len(tier)) and not on
         shut = f": no, back from tier {tier[a] + 1} to {tier[b] + 1}" if back else ""
-        name = f"{a} acts on {b}{shut}"
-        return {"on": (a, b) in arrows, "shut": back, "name": name, "do": "arrow", "loc": [a, b]}
+        told = {"label": "/" if back else "x" * on, "name": f"{a} acts on {b}{shut}"}
+        return told | {"on": on, "shut": back, "do": "arrow", "loc": [a, b]}
 
-    rows = [{"head": a, "cells": [cell(a, b) for b in names]} for a in names]
     caption = "What acts on what: the row is the cause, the column the effect"
-    return {"kind": "matrix", "caption": caption, "head": list(names), "rows": rows}
+    rows = ((a, [cell(a, b) for b in names]) for a in names)
+    return grid(caption, ["", *names], rows) | {"kind": "matrix"}
 
 
 def _claims(draft: Draft, mode: str, facts: Json) -> Iterable[Json]:
@@ -234,7 +241,7 @@ def _claims(draft: Draft, mode: str, facts: Json) -> Iterable[Json]:
     yield {"kind": "text", "text": said}
     least = {claim: "any" if w is None else f"{w:.2f}" for claim, w in seen}
     if claims:
-        rows = [(claim, [least.get(claim, "not tested")]) for claim in claims[:20]]
+        rows = [(claim, [least.get(claim, "not tested")]) for claim in claims[: SETTINGS.claims]]
         yield grid(f"Of {len(claims)} claims the first", ["claim", "effects seen from"], rows)
     yield {"kind": "picture", "svg": svg, "alt": "The arrows of the table above, drawn"}
 
@@ -247,36 +254,49 @@ def _budget(draft: Draft, notes: Notes, facts: Json) -> list[Json]:
     }
     for name in shares if isinstance(shares, dict) else ():
         labels["privacy", "shares", name] = f"Share for {name}"
-    if _at(now.content, ("publication",)):
-        labels["publication", "justification"] = "Why this epsilon? Published with the bundle"
+    if _at(now.content, ("privacy", "cap")) or (facts and facts["ledger"]["cap"] is None):
+        for part in ("epsilon", "delta"):
+            labels["privacy", "cap", part] = f"Cap: the most {part} of all releases of this table"
+    labels["publication", "justification"] = "Why this epsilon? Published with the bundle"
     fields = [_field(now, notes, *one) for one in labels.items()]
-    found = [one[0] for epsilon in now.steps()[1:] if (one := draft.told(epsilon))]
-    options = [*facts.get("what_if", ()), *(one["option"] for one in found if "option" in one)]
+    if facts.get("estimands"):
+        fields.append(field(("half-width",), WANTED, value=draft.half_width))
     parts: list[Json] = [{"kind": "fields", "of": fields}]
+    options = list(facts.get("what_if", ()))
+    for step in draft.steps()[1:] if options else ():
+        told = draft.told(step)
+        if isinstance(step, float):
+            options += [told[0].get("option", {})] if told else [{"epsilon": step}]
+        else:
+            lines = told[1].split("\n") if told else ["counting ..."]
+            parts += [{"kind": "text", "text": line} for line in lines]
+    options = list(filter(None, options))
     if options:
         options.sort(key=lambda option: option["epsilon"])
         head, rows = drafts.figures(options)
-        told = "What other epsilons would give, each planned by itself"
-        parts.append(grid(told, head, [(first, cells) for first, *cells in rows]))
+        for row in rows:
+            row[1:] = ["counting" if len(option) == 1 else cell
+                       for option, cell in zip(options, row[1:], strict=True)]  # fmt: skip
+        caption = "What other epsilons would give, each planned by itself"
+        parts.append(grid(caption, head, [(first, cells) for first, *cells in rows]))
     others = [one for name in ("privacy", "estimands", "publication") for one in _take(notes, name)]
     return [*parts, *_others(others)]
 
 
 def _file(draft: Draft, notes: Notes, facts: Json) -> list[Json]:
     start, now = draft.start.splitlines(), draft.now.text.splitlines()
-    lines = list[Json]()
+    lines = list[str]()
     matcher = difflib.SequenceMatcher(a=start, b=now, autojunk=False)
     for what, i1, i2, j1, j2 in matcher.get_opcodes():
         same = what == "equal"
-        lines += [] if same else [{"mark": "-", "text": line} for line in start[i1:i2]]
-        lines += [{"mark": " " if same else "+", "text": line} for line in now[j1:j2]]
+        lines += [] if same else [f"- {line}" for line in start[i1:i2]]
+        lines += [f"{' ' if same else '+'} {line}" for line in now[j1:j2]]
     parts = _others(_take(notes))
     if ledger := facts.get("ledger"):
         left = ledger["spent_after"] - ledger["spent_before"]
         cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}"
         told = f"It spends {left:.4g} of the ledger ({ledger['spent_before']:.4g} spent, {cap})."
-        command = f"synthdp release {draft.path.name}"
-        parts.append({"kind": "command", "text": command, "told": told})
+        parts.append({"kind": "text", "code": f"synthdp release {draft.path.name}", "text": told})
     caption = f"{draft.path.name}, against the start"
     return [*parts, {"kind": "lines", "caption": caption, "of": lines}]
 
@@ -289,7 +309,11 @@ def grid(caption: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> Js
 
 
 def _others(found: Iterable[tuple[str, SpecProblem]]) -> list[Json]:
-    notes = [_note(kind, problem, named=problem.field) for kind, problem in found]
+    notes = list[Json]()
+    for kind, problem in found:
+        notes.append(_note(kind, problem, named=problem.field))
+        if problem.message.startswith("missing;"):
+            notes[-1]["field"] = field(problem.loc, problem.field)
     return [{"kind": "notes", "of": notes}] if notes else []
 
 
@@ -336,9 +360,12 @@ def act(draft: Draft, asked: Json) -> None:
         "drop": lambda text: _without(text, str(asked["loc"][1]), path),
         "arrow": lambda text: _turned(text, *map(str, asked["loc"]), path=path),
         "set": lambda text: _with(text, asked["values"], path),
+        "paste": lambda text: _pasted(text, asked["loc"], asked["text"], path),
     }
     if do == "read":
         draft.read()
+    elif do == "set" and asked["values"][0][0] == ["half-width"]:
+        draft.want(str(asked["values"][0][1]))
     elif do == "undo":
         draft.change(seen, lambda text: [text, *draft.past][-1], undo=True)
     elif do in edits:
@@ -361,6 +388,25 @@ def _with(text: str, values: Sequence[tuple[list[Any], str]], path: str) -> str:
     return text
 
 
+def _pasted(text: str, loc: Sequence[str], block: str, path: str) -> str:
+    """The text with a block of a spreadsheet in its cells from the one at `loc` on. Its levels may
+    stand in one cell, as "1=never; 2=daily", or parted by line breaks.
+    """
+    names = [*drafts.said(text)["columns"]]
+    fields = CELLS[CELLS.index(loc[2]) :] if loc[2] in CELLS else (loc[2],)
+    lines = csv.reader(io.StringIO(block, newline=""), delimiter="\t")
+    for name, line in zip(names[names.index(loc[1]) :], lines, strict=False):
+        for key, given in zip(fields, line, strict=False):
+            place, value = ["columns", name, key], given.strip()
+            held = _cell((*place,), drafts.said(text)["columns"][name])
+            if key == "levels":
+                value = re.sub(" *[;|\r\n] *", "\n", value)
+                value = re.sub(r"(?m)^([^=\n]*[^= \n]) *= *(?=[^ \n])", r"\1 = ", value)
+            if isinstance(held, dict) and held["how"] != "shut":
+                text = _with(text, [(place, value)], path)
+    return text
+
+
 def _meant(loc: Loc, cell: str, content: Any) -> Iterable[tuple[Loc, Any]]:
     """The places that a field stands for, and what a cell says of each; None to take it out."""
     field, column = loc[-1], _at(content, loc[:-1])
@@ -369,6 +415,10 @@ def _meant(loc: Loc, cell: str, content: Any) -> Iterable[tuple[Loc, Any]]:
         yield from (((*loc[:2], key), None) for key in column if cell and key not in own)
     if field == "levels" and isinstance(column, dict):
         yield from _levels((*loc[:2],), str(column.get("type")), cell.split("\n") if cell else [])
+        return
+    emptied = isinstance(column, dict) and [*column] == [field]
+    if loc[0] in ("privacy", "publication") and not cell and emptied:
+        yield loc[:-1], None
         return
     if loc == ("dataset", "privacy_unit", "kind") and cell == "row":
         yield from (((*loc[:2], key), None) for key in ("column", "max_rows"))
@@ -409,8 +459,10 @@ def _levels(loc: Loc, kind: str, lines: Sequence[str]) -> Iterable[tuple[Loc, An
 
 
 def _value(cell: str) -> Any:
-    """A cell's number, else its text; thousands may be parted by commas."""
+    """What a cell says: a number (commas may part thousands), a list or a map in YAML, or text."""
     plain = cell.strip()
+    if plain[:1] in ("[", "{"):
+        return drafts.said(f"value: {plain}").get("value", plain)
     if re.fullmatch(r"[-+]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?", plain):
         plain = plain.replace(",", "")
     number = re.fullmatch(r"[-+.eE0-9]+", plain)

@@ -27,16 +27,14 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from synthdp.desk import page
-from synthdp.desk.draft import Draft
+from synthdp.desk.draft import SETTINGS, Draft
 from synthdp.errors import withheld
 from synthdp.loopback import Guard, bound
 
 STATIC = Path(__file__).with_name("static")
 FILES = {"/": "desk.html", "/desk.js": "desk.js", "/desk.css": "desk.css"}
-POLICY, OF_ALL = (
-    "Content-Security-Policy",
-    "default-src 'none'; base-uri 'none'; form-action 'none'",
-)
+POLICY = "Content-Security-Policy"
+OF_ALL = "default-src 'none'; base-uri 'none'; form-action 'none'"
 HEADERS = {
     POLICY: f"{OF_ALL}; script-src 'self'; style-src 'self'; connect-src 'self'; frame-src 'self';"
     " img-src 'self' data:; frame-ancestors 'none'",
@@ -61,7 +59,7 @@ class Desk:
     way_in: Path
     token: str = field(repr=False)
 
-    def run(self, idle: float = 3600.0) -> None:
+    def run(self, idle: float = SETTINGS.idle) -> None:
         """Serve until Ctrl-C, a signal to end, or `idle` seconds without a request."""
         last = time.monotonic()
 
@@ -126,7 +124,7 @@ def desk_app(side: Any, of: Any, heard: Any, public: set[str]) -> Starlette:
         heard()
         body = b""
         async for part in request.stream():
-            if len(body := body + part) > 1 << 20:
+            if len(body := body + part) > SETTINGS.body:
                 return Response(status_code=413, headers=HEADERS)
         if "origin" not in request.headers:  # another than ours is refused by the guard
             return Response(status_code=403, headers=HEADERS)

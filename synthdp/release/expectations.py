@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import reduce
 from statistics import fmean, median
@@ -153,8 +153,15 @@ class ExpectedQuality:
         return asdict(self)
 
 
-def expected_quality(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan) -> ExpectedQuality:
-    """What public facts and the planned noise say of a release."""
+def expected_quality(
+    spec: ReleaseSpec,
+    domain: Domain,
+    plan: ReleasePlan,
+    counted: Callable[[ColumnProspect], object] | None = None,
+) -> ExpectedQuality:
+    """What public facts and the planned noise say of a release; `counted` hears of each column when
+    it is known.
+    """
     rows = expected_fit_rows(spec)
     tests = graph_tests(spec, domain, plan, rows)
     coarse = tests.counted if tests and tests.counted else counted_domain(domain, plan)
@@ -162,9 +169,13 @@ def expected_quality(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan) -> Ex
     planned = dict(_planned(pairs, plan, tests))
     noisy = {names: sigma > rows / coarse.cells(names) for names, sigma in planned.items()}
     noise = [_margin_noise(c, coarse, plan, planned) for c in domain.columns]
-    columns = tuple(_columns(domain, noise, rows, noisy))
+    columns = list[ColumnProspect]()
+    for column in _columns(domain, noise, rows, noisy):
+        columns.append(column)
+        if counted:
+            counted(column)
     return ExpectedQuality(
-        columns=columns,
+        columns=tuple(columns),
         tv1=fmean(c.tv1 for c in columns),
         tables=len(noisy),
         noisy_tables=sum(noisy.values()),

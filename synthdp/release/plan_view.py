@@ -6,7 +6,7 @@ No row is read.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from synthdp.spec.model.rules import engine_of, tables_only
 
 if TYPE_CHECKING:
     from synthdp.privacy.plan import ReleasePlan
-    from synthdp.release.expectations import ExpectedQuality
+    from synthdp.release.expectations import ColumnProspect, ExpectedQuality
 
 SECONDS_A_VALUE = {"arrow": 2e-8, "dask": 7e-8}
 """CPU seconds of this process for a value of a pass (benchmarks/results/engines.csv)."""
@@ -41,9 +41,11 @@ def plan_facts(
     *,
     warnings: Sequence[str] = (),
     plan: ReleasePlan | None = None,
+    counted: Callable[[ColumnProspect], object] | None = None,
 ) -> dict[str, Any]:
     """The plan, what the ledger has (`balance`) and will have, and about what a release costs and
-    how good it will be. `warnings` are told with those of the spec; `plan` is its own, if known.
+    how good it will be. `warnings` are told with those of the spec; `plan` is its own, if known;
+    `counted` hears of each column before all else is known.
 
     Raises:
         BudgetError: the accountant cannot resolve the spec's budget.
@@ -54,7 +56,7 @@ def plan_facts(
     from synthdp.release.played import played_estimands
 
     plan = _plan(spec) if plan is None else plan
-    quality, power = _quality(spec, plan), None
+    quality, power = _quality(spec, plan, counted), None
     if spec.attacks.membership.enabled:
         from synthdp.audit.folder import attack_power
 
@@ -271,11 +273,15 @@ def _plan(spec: ReleaseSpec) -> ReleasePlan:
     return plan_for(spec, Domain.from_spec(spec.columns))
 
 
-def _quality(spec: ReleaseSpec, plan: ReleasePlan) -> ExpectedQuality:
+def _quality(
+    spec: ReleaseSpec,
+    plan: ReleasePlan,
+    counted: Callable[[ColumnProspect], object] | None = None,
+) -> ExpectedQuality:
     from synthdp.data.domain import Domain
     from synthdp.release.expectations import expected_quality
 
-    return expected_quality(spec, Domain.from_spec(spec.columns), plan)
+    return expected_quality(spec, Domain.from_spec(spec.columns), plan, counted)
 
 
 def _planned_spends(plan: ReleasePlan) -> dict[str, Any]:

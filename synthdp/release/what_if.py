@@ -168,6 +168,7 @@ def figures_table(options: Sequence[Mapping[str, Any]]) -> tuple[list[str], list
 def _figures(option: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if "refused" in option:
         yield "can be planned", "no"
+    if "right_at_most" not in option:
         return
     yield (
         "right about one unit, all others known, at most",

@@ -6,17 +6,32 @@ if (location.hash.startsWith("#desk=")) {
   sessionStorage.setItem(key, location.hash.slice(6));
   history.replaceState(null, "", location.pathname);
 }
-let page = null, queue = Promise.resolve(), timer = 0, showing = false, pressed = false, waiting = null;
+let page = null;
+let queue = Promise.resolve();
+let timer = 0;
+let showing = false;
+let pressed = false;
+let waiting = null;
 
-function el(name, attributes = {}, ...inside) {
+const at = id => document.getElementById(id);
+const place = loc => "at:" + JSON.stringify(loc);
+
+// An element: `named` as in div.fields, then attributes and what is inside, in any order.
+function el(named, ...parts) {
+  const [name, look] = named.split(".");
   const made = document.createElement(name);
-  for (const [attribute, value] of Object.entries(attributes)) {
-    if (typeof value === "function") made.addEventListener(attribute.slice(2), value);
-    else if (value === true) made.setAttribute(attribute, "");
-    else if (value !== false && value != null) made.setAttribute(attribute, value);
+  if (look) made.className = look;
+  for (const part of parts.flat()) {
+    if (part instanceof Node || typeof part === "string") made.append(part);
+    else Object.entries(part || {}).forEach(given => give(made, ...given));
   }
-  made.append(...inside.filter(part => part != null));
   return made;
+}
+
+function give(made, attribute, value) {
+  if (typeof value === "function") made.addEventListener(attribute.slice(2), value);
+  else if (value === true) made.setAttribute(attribute, "");
+  else if (value !== false && value != null) made.setAttribute(attribute, value);
 }
 
 function send(path, body) {
@@ -24,184 +39,244 @@ function send(path, body) {
   return fetch(path, body ? {method: "POST", headers, body: JSON.stringify(body)} : {headers});
 }
 
-async function ask(path, body) {
-  const answer = await send(path, body);
-  if (answer.ok) show(await answer.json());
-}
-
 function queued(path, body) {
-  queue = queue.then(() => ask(path, body && {seen: page.seen, ...body})).catch(() => document.body.classList.add("ended"));
+  queue = queue
+    .then(() => send(path, body && {seen: page.seen, ...body}))
+    .then(async answer => answer.ok && show(await answer.json(), body))
+    .catch(() => document.body.classList.add("ended"));
 }
 
-const change = what => queued("change", what), look = () => queued("state"), set = (...values) => change({do: "set", values});
+const change = what => queued("change", what);
+const set = (loc, value) => change({do: "set", values: [[loc, value]]});
+const look = () => queued("state");
 
 // --- parts ---
 
-const at = id => document.getElementById(id), place = loc => "at:" + JSON.stringify(loc);
-
 function control(field, named) {
-  // By ourselves, since a page that is shown anew while one types would lose the browser's own "change".
-  let sent = field.value, wait = 0;
-  const id = place(field.loc), send = ({target}) => {
+  // By ourselves, since a page that is shown anew meanwhile would lose the browser's own "change".
+  const id = place(field.loc);
+  let sent = field.value;
+  let wait = 0;
+  const send = ({target}) => {
     const value = field.how === "area" ? target.value : target.value.trim();
     clearTimeout(wait);
-    if (!showing && target.isConnected && value !== sent) set([field.loc, sent = value]);
+    if (!showing && target.isConnected && value !== sent) set(field.loc, (sent = value));
   };
   const told = {
-    id, "data-value": field.value, onblur: send, onkeydown: event => { if (event.key === "Enter" && field.how !== "area") send(event); },
-    onchange: field.how === "select" && (event => { clearTimeout(wait); wait = setTimeout(send, 500, event); }),
-    "aria-invalid": field.bad && "true", "aria-label": named ? field.label : null,
+    id,
+    "data-value": field.value,
+    onblur: send,
+    "aria-invalid": field.bad && "true",
+    "aria-label": named && field.label,
     "aria-describedby": field.below || (field.notes.length ? id + ":notes" : null),
   };
   if (field.how === "select") {
     const known = field.options.some(([value]) => value === field.value);
     const options = known ? field.options : [[field.value, field.value], ...field.options];
-    return el("select", told, ...options.map(([value, text]) => el("option", {value, selected: value === field.value}, text)));
+    told.onchange = event => {
+      clearTimeout(wait);
+      wait = setTimeout(send, 500, event);
+    };
+    const one = ([value, text]) => el("option", {value, selected: value === field.value}, text);
+    return el("select", told, options.map(one));
   }
-  if (field.how === "area") {
-    const lines = field.value.split("\n"), cols = Math.min(30, Math.max(8, ...lines.map(line => line.length)));
-    return el("textarea", {...told, rows: Math.min(8, lines.length), cols, spellcheck: "false"}, field.value);
-  }
-  const wide = Math.max(5, Math.min(18, field.value.length + 1));
-  return el("input", {...told, type: "text", value: field.value, size: named ? wide : field.size || 24, autocomplete: "off",
-    spellcheck: "false", disabled: field.how === "shut"});
+  if (field.how === "area") return el("textarea", told, {spellcheck: "false"}, field.value);
+  told.onkeydown = event => event.key === "Enter" && send(event);
+  const plain = {autocomplete: "off", spellcheck: "false", disabled: field.how === "shut"};
+  return el("input", told, plain, {value: field.value});
 }
 
 function notes(of, id) {
-  if (!of.length) return null;
-  return el("ul", {class: "notes", id}, ...of.map(note => el("li", {class: note.tone},
-    el("span", {class: "tone"}, note.tone), " ", note.text, note.hint ? el("span", {class: "hint"}, note.hint) : null,
-    note.field ? control(note.field, true) : null)));
+  const one = note =>
+    el(
+      "li." + note.tone,
+      el("b", note.tone),
+      " " + note.text,
+      note.hint && el("span.about", " · " + note.hint),
+      note.field && control(note.field, true),
+    );
+  return of.length ? el("ul.notes", {id}, of.map(one)) : null;
 }
 
-function choice(field) {
+function asked(field) {
   const id = place(field.loc);
-  return el("fieldset", {"aria-describedby": field.notes.length ? id + ":notes" : null}, el("legend", {}, field.label),
-    ...field.options.map(([value, text]) => el("label", {class: "choice"},
-      el("input", {type: "radio", name: id, id: id + value, value, checked: value === field.value,
-        onchange: () => set([field.loc, value])}), text)), notes(field.notes, id + ":notes"));
+  const told = notes(field.notes, id + ":notes");
+  const one = ([value, text]) => {
+    const onchange = () => set(field.loc, value);
+    const how = {type: "radio", name: id, id: id + value, checked: value === field.value, onchange};
+    return el("label", el("input", how), text);
+  };
+  const choices = field.options.map(one);
+  return field.how === "radio"
+    ? el("fieldset", {"aria-describedby": told?.id}, el("legend", field.label), choices, told)
+    : el("div.field", el("label", {for: id}, field.label), control(field, false), told);
 }
 
-const button = tool => el("button", {type: "button", id: "do:" + JSON.stringify([tool.do, tool.loc]), "aria-label": tool.name,
-  "aria-disabled": tool.shut && "true", onclick: () => tool.shut || change(tool)}, tool.label);
+function button(tool) {
+  const told = {
+    type: "button",
+    id: "do:" + JSON.stringify([tool.do, tool.loc]),
+    title: tool.name,
+    "aria-label": tool.name,
+    "aria-pressed": tool.on?.toString(),
+    "aria-disabled": tool.shut && "true",
+    onclick: () => tool.shut || change(tool),
+  };
+  return el("button", told, tool.label);
+}
 
-const cell = (of, below) => el("td", {}, typeof of === "string" ? of : of.do ? button(of) : control({...of, below}, true));
+function grid(part, where) {
+  const head = part.head.map(text => (text ? el("th", {scope: "col"}, text) : el("td")));
+  const rows = part.rows.flatMap((row, i) => {
+    const told = notes(row.notes, `${where}:${i}:notes`);
+    const cell = of => (of.do ? button(of) : of.loc ? control({...of, below: told?.id}, true) : of);
+    const cells = row.cells.map(of => el("td", cell(of)));
+    const line = el("tr", el("th", {scope: "row"}, row.head), cells);
+    return told ? [line, el("tr", el("td.below", {colspan: head.length}, told))] : [line];
+  });
+  const table = el("table", el("caption", part.caption), el("thead", el("tr", head)));
+  table.append(el("tbody", rows));
+  return scroll(part, {onpaste: paste}, table);
+}
 
+const scroll = (part, ...inside) =>
+  el("div.scroll", {tabindex: "0", role: "region", "aria-label": part.caption}, inside);
+
+function matrix(part, where) {
+  const made = grid(part, where);
+  made.classList.add("matrix");
+  made.onkeydown = step;
+  made.querySelectorAll("button").forEach((one, i) => {
+    one.tabIndex = i ? -1 : 0;
+  });
+  return made;
+}
+
+function frame(part) {
+  // by an address that answers once, since a frame sends no token
+  const made = el("iframe", {title: part.label, sandbox: true});
+  send("report").then(async answer => {
+    made.src = await answer.text();
+  });
+  return made;
+}
+
+function lines(part) {
+  const looks = {"+": "span.new", "-": "span.old", " ": "span"};
+  const one = line => el(looks[line[0]], line);
+  return scroll(part, el("pre", part.of.map(one)));
+}
+
+const svg = text => "data:image/svg+xml," + encodeURIComponent(text);
 const KINDS = {
-  text: part => el("p", {class: "about"}, part.text),
+  text: part => el("p.about", part.code && el("code", part.code), " " + part.text),
   notes: part => notes(part.of),
-  fields: part => el("div", {class: "fields"}, ...part.of.map(field => field.how === "radio" ? choice(field)
-    : el("div", {class: "field"}, el("label", {for: place(field.loc)}, field.label), control(field, false),
-      notes(field.notes, place(field.loc) + ":notes")))),
-  grid: (part, where) => {
-    const rows = part.rows.flatMap((row, i) => {
-      const below = row.notes.length ? `${where}:${i}:notes` : null;
-      const line = el("tr", {}, el("th", {scope: "row"}, row.head), ...row.cells.map(of => cell(of, below)));
-      return below ? [line, el("tr", {}, el("td", {colspan: part.head.length, class: "below"}, notes(row.notes, below)))] : [line];
-    });
-    return el("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": part.caption, onpaste: paste},
-      el("table", {}, el("caption", {}, part.caption),
-        el("thead", {}, el("tr", {}, ...part.head.map(text => text ? el("th", {scope: "col"}, text) : el("td", {})))),
-        el("tbody", {}, ...rows)));
-  },
-  matrix: part => {
-    const turn = of => of ? el("td", {}, el("button", {type: "button", id: "do:" + JSON.stringify([of.do, of.loc]), tabindex: "-1",
-      "aria-pressed": String(of.on), "aria-disabled": of.shut && "true", "aria-label": of.name, title: of.name,
-      onclick: () => of.shut || change(of)}, of.shut ? "/" : of.on ? "x" : "")) : el("td", {class: "self"});
-    const made = el("div", {class: "scroll matrix", onkeydown: step}, el("table", {}, el("caption", {}, part.caption),
-      el("thead", {}, el("tr", {}, el("td"), ...part.head.map(text => el("th", {scope: "col"}, text)))),
-      el("tbody", {}, ...part.rows.map(row => el("tr", {}, el("th", {scope: "row"}, row.head), ...row.cells.map(turn))))));
-    made.querySelector("button")?.setAttribute("tabindex", "0");
-    return made;
-  },
+  fields: part => el("div.fields", part.of.map(asked)),
+  picture: part => el("figure", el("img", {alt: part.alt, src: svg(part.svg)})),
   button,
-  frame: part => { // by an address that answers once, since a frame sends no token
-    const made = el("iframe", {title: part.label, sandbox: true});
-    send("report").then(answer => answer.text()).then(path => { made.src = path; });
-    return made;
-  },
-  picture: part => el("figure", {}, el("img", {alt: part.alt, src: "data:image/svg+xml," + encodeURIComponent(part.svg)})),
-  command: part => el("div", {class: "command"}, el("code", {}, part.text), el("span", {class: "about"}, part.told)),
-  lines: part => el("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": part.caption},
-    el("pre", {}, ...part.of.map(line => el("span", {class: {"+": "new", "-": "old"}[line.mark]}, `${line.mark} ${line.text}`)))),
+  frame,
+  grid,
+  lines,
+  matrix,
 };
 
 // Arrow keys move between the cells of a matrix, of which one at a time is reached by Tab.
 function step(event) {
-  const [down, right] = {ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1]}[event.key] || [];
-  const from = event.target.closest("td");
-  if (!from || down === undefined) return;
+  const moves = {ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1]};
+  const [down, right] = moves[event.key] || [];
+  let to = event.target.closest("td");
+  if (!to || down === undefined) return;
   event.preventDefault();
-  const rows = from.closest("tbody").rows;
-  for (let i = from.parentElement.sectionRowIndex + down, j = from.cellIndex + right; rows[i]?.cells[j]; i += down, j += right) {
-    const next = rows[i].cells[j].querySelector("button");
-    if (!next) continue;
-    from.closest("tbody").querySelectorAll("[tabindex='0']").forEach(old => { old.tabIndex = -1; });
-    next.tabIndex = 0;
-    return next.focus();
-  }
+  const rows = to.closest("tbody").rows;
+  do {
+    to = rows[to.parentElement.sectionRowIndex + down]?.cells[to.cellIndex + right];
+  } while (to?.matches(":empty"));
+  const next = to?.querySelector("button");
+  if (!next) return;
+  event.target.tabIndex = -1;
+  next.tabIndex = 0;
+  next.focus();
 }
 
-// A block of a spreadsheet fills the cells from the one where it is pasted; its "1=never; 2=daily" are levels, each a line.
+// A block of a spreadsheet fills the cells from the one where it is pasted.
 function paste(event) {
-  const block = event.clipboardData.getData("text").replace(/\r/g, "").replace(/\n$/, "").split("\n").map(line => line.split("\t"));
-  const from = event.target.closest("td"), row = from && from.parentElement, area = event.target.tagName === "TEXTAREA";
-  if (!row || (area ? !/[;|]/.test(block.join("\n")) : block.length < 2 && block[0].length < 2)) return;
+  const {id, tagName} = event.target;
+  const text = event.clipboardData.getData("text");
+  if (!id.startsWith("at:") || !(tagName === "TEXTAREA" ? /[;|]|^"/ : /[\t\n]/).test(text)) return;
   event.preventDefault();
-  const rows = [...row.parentElement.children].filter(line => line.querySelector("th"));
-  const values = block.flatMap((line, i) => line.map((value, j) => {
-    const into = rows[rows.indexOf(row) + i]?.children[from.cellIndex + j]?.querySelector("input, select, textarea");
-    const levels = () => value.trim().replace(/ *[;|] */g, "\n").replace(/^([^=\n]*[^= \n]) *= *(?=[^ \n])/gm, "$1 = ");
-    return into && !into.disabled ? [JSON.parse(into.id.slice(3)), into.tagName === "TEXTAREA" ? levels() : value.trim()] : null;
-  })).filter(Boolean);
-  if (values.length) set(...values);
+  change({do: "paste", loc: JSON.parse(id.slice(3)), text});
 }
 
 // --- the page ---
 
-function show(now) {
-  if (pressed) return void (waiting = now);  // a press ends on what it began on
+function show(now, asked) {
+  // What was refused stays until something else is done, and a press ends on what it began on.
+  const last = waiting || page;
+  if (!asked && last?.seen === now.seen) now.said ||= last.said;
+  waiting = pressed ? now : null;
+  if (pressed) return;
   showing = true;
-  const before = page, active = document.activeElement, held = active && {
-    id: active.id, value: active.value, from: active.selectionStart, to: active.selectionEnd,
-    typed: active.dataset.value != null && active.value !== active.dataset.value,
-  };
+  const before = page;
+  const active = document.activeElement || document.body;
+  const {id, value, selectionStart, selectionEnd, dataset} = active;
+  const typed = dataset.value !== undefined && value !== dataset.value;
   page = now;
-  at("name").textContent = now.name;
   document.title = `${now.name}: synthdp desk`;
+  at("name").textContent = now.name;
   at("banner").textContent = now.banner || "";
   at("said").textContent = now.said;
-  at("status").replaceChildren(...now.status.map(line => el("p", {}, line)),
-    now.counting ? el("progress", {"aria-label": now.name, max: 9, value: 9 - now.counting}) : "");
+  const left = {"aria-label": now.name, max: 9, value: 9 - now.counting};
+  const status = now.status.map(line => el("p", line));
+  at("status").replaceChildren(...status, now.counting ? el("progress", left) : "");
   at("tools").replaceChildren(...now.tools.map(button));
-  at("parts").replaceChildren(...now.sections.map(part => el("a", {href: "#" + part.id}, part.title)));
-  const main = at("main");
-  if (!before) main.replaceChildren(...now.sections.map(part => el("section", {id: part.id, "aria-labelledby": part.id + ":title"})));
-  now.sections.forEach((part, i) => {
-    if (before && JSON.stringify(part) === JSON.stringify(before.sections[i])) return;
-    at(part.id).replaceChildren(el("h2", {id: part.id + ":title"}, part.title),
-      ...(part.shut ? [el("p", {class: "about"}, part.shut)]
-        : part.parts.map((of, j) => KINDS[of.kind](of, `${part.id}:${j}`))));
-  });
-  for (const one of now.said ? main.querySelectorAll("[data-value]") : []) {  // what is not in the file says so
-    if (one.value !== one.dataset.value) for (const [name, is] of [["invalid", "true"], ["errormessage", "said"]]) one.setAttribute("aria-" + name, is);
-  }
-  const again = held && held.id && at(held.id);
+  now.sections.forEach((part, i) => section(part, before?.sections[i]));
+  if (now.said) mark();
+  const again = id && at(id);
   if (again && again !== active) {
     again.focus({preventScroll: true});
-    if (held.typed) again.value = held.value;
-    if (held.from != null) again.setSelectionRange(held.from, held.to);
+    if (typed) again.value = value;
+    if (selectionStart != null) again.setSelectionRange(selectionStart, selectionEnd);
   }
   showing = false;
   clearTimeout(timer);
   if (now.counting) timer = setTimeout(look, 700);
 }
 
-for (const event of ["keydown", "pointerdown"]) addEventListener(event, () => { pressed = true; }, true);
-for (const event of ["keyup", "pointerup", "pointercancel", "blur"]) addEventListener(event, ({target}) => {
-  if (event === "blur" && target !== window) return;
+function section(part, before) {
+  if (JSON.stringify(part) === JSON.stringify(before)) return;
+  const title = part.id + ":title";
+  if (!before) {
+    if (!page.sections.indexOf(part)) at("main").replaceChildren();
+    at("parts").append(el("a", {href: "#" + part.id}, part.title), " ");
+    at("main").append(el("section", {id: part.id, "aria-labelledby": title}));
+  }
+  const inside = part.shut
+    ? [el("p.about", part.shut)]
+    : part.parts.map((of, j) => KINDS[of.kind](of, `${part.id}:${j}`));
+  at(part.id).replaceChildren(el("h2", {id: title}, part.title), ...inside.filter(Boolean));
+}
+
+// What is not in the file says so.
+function mark() {
+  for (const one of document.querySelectorAll("[data-value]")) {
+    if (one.value === one.dataset.value) continue;
+    one.setAttribute("aria-invalid", "true");
+    one.setAttribute("aria-errormessage", "said");
+  }
+}
+
+for (const event of ["keydown", "pointerdown"]) {
+  addEventListener(event, () => (pressed = true), true);
+}
+for (const event of ["keyup", "pointerup", "pointercancel", "blur"]) {
+  addEventListener(event, release, true);
+}
+
+function release({type, target}) {
+  if (type === "blur" && target !== window) return;
   pressed = false;
-  setTimeout(() => { if (waiting && !pressed) { const now = waiting; waiting = null; show(now); } });
-}, true);
+  setTimeout(() => waiting && show(waiting, true));
+}
+
 addEventListener("focus", look);
 look();
