@@ -298,6 +298,8 @@ def main() -> None:
         if not args.peer:
             for row, tables, judged in (("held out", held, other), ("real", train, real)):
                 found = figures(real, judged, other, outcome) | plan_effect(name, spec, tables)
+                if judged is other:
+                    del found["next"]  # learned on the rows that it is told of
                 rows.append({"set": name, "epsilon": row} | found)
         peers = [peer.split("=", 1) for peer in args.peer]
         own = "synthdp, predict" if args.predict else "synthdp"

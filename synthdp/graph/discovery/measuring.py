@@ -61,7 +61,7 @@ def screen_round(domain: Domain, kept: int, part: float) -> MechanismFactory:
 def screened(
     releaser: Releaser, pairs: Sequence[Pair], law: LevelLaw
 ) -> Released[tuple[Pair, ...]]:
-    """Those of `pairs` to measure, in column order: those of the largest noisy scores.
+    """Those of `pairs` to measure: those of the largest noisy scores, the largest first.
 
     The tables of the `law` are each column's noisy counts, before any grouping.
     """
@@ -71,11 +71,8 @@ def screened(
     laws = dict(zip(domain.names, law.coarse_margins, strict=True))  # without most of their noise
     off = scores_by_chance(pairs, laws, rows)
 
-    def in_order(told: Sequence[tuple[str, ...]]) -> tuple[Pair, ...]:
-        places = sorted(tuple(sorted(map(domain.index, pair))) for pair in told)
-        return tuple((domain.names[a], domain.names[b]) for a, b in places)
-
-    return releaser.release(planned.choose(pairs, groups, off), purpose=purpose).map(in_order)
+    told = releaser.release(planned.choose(pairs, groups, off), purpose=purpose)
+    return told.map(lambda best: tuple((a, b) for a, b in best))
 
 
 def scores_by_chance(
@@ -179,7 +176,8 @@ def _search(
         small = [pair for pair in open_to_it if groups.coarse.cells(pair) <= plan.max_cells]
         told = screened(releaser, small, LevelLaw(groups, counts.value))
         paid.append(told)
-        chosen = told.value
+        kept = set(told.value)
+        chosen = [pair for pair in small if pair in kept]
 
     def measure(name: str, wanted: Sequence[tuple[str, ...]]) -> tuple[NoisyTable, ...]:
         told = measure_round(releaser, name, wanted, groups)

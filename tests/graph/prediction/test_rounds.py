@@ -19,6 +19,7 @@ from synthdp.graph.predict import (
     ROUNDS,
     SCREENED,
     SCREENED_SHARES,
+    SETTINGS,
     STRONGEST,
     PairTables,
     pair_tables,
@@ -160,6 +161,18 @@ def test_a_near_function_among_80_columns_is_found() -> None:
     assert len(releaser.asked[SCREENED].tables) == 79 + 2 * 80
 
 
+def test_what_a_screen_tells_first_is_measured_a_third_time_though_others_look_stronger() -> None:
+    """Pairs of .3 nats score 1,750; noise of scale 37 on 903 pairs, of which 88 are told."""
+    rng, domain = np.random.default_rng(5), domain_of(44)
+    codes = rng.integers(0, 4, (2500, 44)).astype(np.uint16)
+    for first, second in (41, 43), (40, 42):
+        same = rng.random(2500) < 0.5
+        codes[same, second] = codes[same, first]
+    _, releaser = run(codes, domain, mu=2.6, targets=["c0"])
+    third = set(releaser.asked[STRONGEST].tables)
+    assert {("c41", "c43"), ("c40", "c42")} <= third and len(third) <= SETTINGS.first
+
+
 @pytest.mark.parametrize("rows", [0, 1, 300], ids=["no row", "one row", "no dependence"])
 def test_all_rounds_spend_what_was_planned_whatever_the_rows_say(
     rows: int, monkeypatch: pytest.MonkeyPatch
@@ -172,7 +185,7 @@ def test_all_rounds_spend_what_was_planned_whatever_the_rows_say(
         mechanism = releaser.asked[name]
         assert isinstance(mechanism, ChosenScreen if name == SCREEN else ChosenMarginals)
         assert mechanism.event(1) == planned.event(1)
-    assert len(releaser.asked[STRONGEST].tables) == 1
+    assert releaser.asked[STRONGEST].tables
 
 
 def test_where_all_columns_are_targets_all_their_pairs_are_counted(
@@ -207,3 +220,5 @@ def test_the_strongest_pairs_are_those_above_half_a_nat() -> None:
     assert strongest(seen([0.3, 1.0, 0.9])) == [("c2", "c3"), ("c4", "c5")]
     assert strongest(seen([0.3, 0.5])) == [("c2", "c3")]
     assert len(strongest(seen([0.0]))) == 1
+    told = [("c0", "c1"), ("c4", "c5")]
+    assert strongest(seen([0.3, 1.0, 0.9]), told) == [("c2", "c3"), ("c4", "c5"), ("c0", "c1")]
