@@ -116,8 +116,9 @@ def review(out: Path, ledger: str | None = None) -> Review:
         by = f" by a Gaussian filter at delta {delta:g}" if balance.mu and delta else ""
         if got.spec.publication:
             facts["Made for"] = got.spec.publication.intended_use
+        rows = {"id": f", of whose rows at most {stated.unit_rows} are used", "row": ", one row"}
         facts |= {
-            "Unit that is protected": stated.unit_meaning,
+            "Unit that is protected": stated.unit_meaning + rows.get(stated.unit, ""),
             "Epsilon and delta": f"{up(stated.epsilon)} at {stated.delta:g}",
             "All runs of the dataset": f"epsilon {up(balance.together)}{by}{cap}",
             "Signed by": stated.signer or "nobody",

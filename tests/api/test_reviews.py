@@ -63,6 +63,7 @@ def test_a_yes_goes_into_the_ledger_and_the_form(out: Path, review: reviews.Revi
     assert (out / "decision.md").stat().st_mode & 0o777 == 0o600
     assert form.startswith("# Decision: yes\n") and "- May be used for: teaching\n" in form
     assert f"- Made for: {review.facts['Made for']}\n" in form
+    assert "- Unit that is protected: " in form and ", one row\n" in form
     assert "declarations: was a bound" in form and form.count("cannot say") == 1
     assert "- Must not be used for: ....." in form and made.bundle_sha256 in form
     assert all(" ".join(gate[:2]) in form for gate in review.gates[1:])
