@@ -329,8 +329,10 @@ def regime(strata: VisitStrata, treated: int, reference: int, steps: int) -> Con
     step, and of columns of persons.
 
     With w the strata's parts of all rows, P_t the step's law and f the level's indicator, psi_t =
-    w P_t^k f. What noise adds in the second order, half its variance times the trace of the
-    Hessian, is taken off by differences of one deviation to both sides of each cell.
+    w P_t^k f. Its gradient by the cells is that of w, and of P_t: sum_j o_j(z) d_j(z, y) / N(t, z),
+    with d_j the value h_{k-j-1}(y) less h_{k-j}(z), o_j the law after j steps, h_j the mean after j
+    more. What noise adds in the second order, half its variance times the trace of the Hessian, is
+    taken off by differences of one deviation to both sides of each cell.
     """
     counts, name = strata.counts, against(strata.solver.measured.columns[0], treated, reference)
     levels, total = counts.shape[1], max(0.0, float(counts.sum())) / (1 - strata.rows.holdout)

@@ -4,7 +4,9 @@ A treatment at a visit acts on an outcome at the same visit or at the next one. 
 every visit, so that two slices of the unrolled graph tell what confounds them: the first slice and
 the persons' columns hang together in any way (`PAST`, a common cause of all of them, stands for
 the visits before and for who is still there), and the second follows by the arrows. Visits that are
-pooled are then alike given what is adjusted for, whatever their number.
+pooled are then alike given what is adjusted for, whatever their number: of T and Y, Z parts one
+from what was before. If that is Y, given T, E(Y | t, z) is the same at every visit; if T, visits of
+every number are mixed alike in both arms.
 
 `Z` is valid for T and Y [Pearl 2009, ch. 3 and 11; Bareinboim, Tian, Pearl, AAAI 2014] if
 
