@@ -67,7 +67,8 @@ except SystemExit as stop:
 finally:
     here.disable()
     codes = [entry.code for entry in here.getstats() if not isinstance(entry.code, str)]
-    seen |= {{c.co_filename for c in codes if c.co_name != "<module>" and {root!r} in c.co_filename}}
+    files = {{code.co_filename for code in codes if code.co_name != "<module>"}}
+    seen |= {{name for name in files if {root!r} in name}}
     print(json.dumps(sorted(seen)))
 """
 
@@ -83,6 +84,11 @@ class Module:
     def tree(self) -> ast.Module:
         """Parsed."""
         return ast.parse(self.text)
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All of them, walked once for all measures."""
+        return list(ast.walk(self.tree))
 
     @property
     def lines(self) -> list[str]:
@@ -102,7 +108,7 @@ class Module:
             if token.type not in NO_CODE
             for line in range(token.start[0], token.end[0] + 1)
         }
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             for inner in getattr(node, "body", None) or () if isinstance(node, DOCUMENTED) else ():
                 if isinstance(inner, ast.Expr) and isinstance(inner.value, ast.Constant):
                     held -= set(range(inner.lineno, (inner.end_lineno or 0) + 1))
@@ -110,13 +116,13 @@ class Module:
 
     def decisions(self) -> int:
         """Branches in this file."""
-        return sum(_weight(node) for node in ast.walk(self.tree))
+        return sum(_weight(node) for node in self.nodes)
 
     def import_lines(self) -> int:
         """Lines of import statements."""
         return sum(
             (node.end_lineno or 0) - node.lineno + 1
-            for node in ast.walk(self.tree)
+            for node in self.nodes
             if isinstance(node, ast.Import | ast.ImportFrom)
         )
 
@@ -135,7 +141,7 @@ class Module:
 
     def imports(self) -> Iterator[str]:
         """Dotted names below the product."""
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.ImportFrom) and node.module:
                 yield from (f"{node.module}.{alias.name}" for alias in node.names)
             elif isinstance(node, ast.Import):
@@ -143,7 +149,7 @@ class Module:
 
     def functions(self) -> Iterator[tuple[str, int]]:
         """Name and lines of each function, its docstring apart."""
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, FUNCTIONS):
                 first = node.body[0]
                 text = len(ast.get_docstring(node, clean=False) or "") and (

@@ -2,6 +2,8 @@
 
 import ast
 import re
+from collections import defaultdict
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -73,6 +75,17 @@ def test_nothing_says_to_install_synthdp_by_its_name() -> None:
 ROOMS = [f"synthdp.{m.room}" for m in product() if m.room and "= door(" in m.text]
 
 
+@cache
+def asked_by_tests() -> dict[str, set[str]]:
+    """By module: the names that tests import from it."""
+    asked: dict[str, set[str]] = defaultdict(set)
+    for module in modules(ROOT / "tests"):
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                asked[node.module].update(alias.name for alias in node.names)
+    return asked
+
+
 @pytest.mark.parametrize("front", ["synthdp_attacks", *ROOMS])
 def test_a_name_asked_of_a_room_is_one_thing(front: str) -> None:
     """A room's front takes the first of its modules that has a name: none may mean another."""
@@ -80,13 +93,9 @@ def test_a_name_asked_of_a_room_is_one_thing(front: str) -> None:
     below = [m.path.stem for m in modules(ROOT / "attacks" / "synthdp_attacks")]
     names = room.__getattr__.args[1] if front in ROOMS else sorted({*below} - {"__init__"})
     homes = [import_module(f"{front}.{name}") for name in names]
-    asked = {
-        alias.name
-        for module in modules(ROOT / "tests")
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.ImportFrom) and node.module == front
-        for alias in node.names
+    found = {
+        name: [vars(home)[name] for home in homes if name in vars(home)]
+        for name in asked_by_tests()[front]
     }
-    found = {name: [vars(home)[name] for home in homes if name in vars(home)] for name in asked}
     assert sum(map(len, found.values())) > 3
     assert [n for n, values in found.items() if any(v is not values[0] for v in values)] == []

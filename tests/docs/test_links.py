@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -114,9 +115,12 @@ def _exists(code: str) -> bool:
     )
 
 
+program = cache(typer.main.get_command)
+
+
 def command_exists(words: list[str]) -> bool:
     """Whether `synthdp` has such a command with such options."""
-    command = typer.main.get_command(app)
+    command = program(app)
     while words and hasattr(command, "commands") and not words[0].startswith("-"):
         if words[0] not in command.commands:
             return False
