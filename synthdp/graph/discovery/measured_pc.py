@@ -133,9 +133,9 @@ class SearchSettings:
     (`graph.trend`). Below .9 the shares were .6 and .8 (.45 and .6), and less on networks that
     nothing was counted on, so they are not told. The highest of `plain` was .998, and .97 on public
     networks. Without a further test it is `weak` up to so much evidence of the pair `alone`, and
-    `clear` beyond. Of columns of more than `most_levels` levels none is told: of links of a class
-    of 63 .85 were true where .99 was counted elsewhere. After a screen `clear` alone is told: below
-    it .89 and .50 of the links of two networks of hundreds of columns were true.
+    `clear` beyond. Of columns of more than `told_levels` levels none is told: of links of a class
+    of 63 .85 were true where .99 was counted elsewhere, of barley's of 20 levels half. After a
+    screen `clear` alone is told: below it .89 and .50 of two networks' links were true.
     """
 
     levels: tuple[float, ...] = (0.01, 0.05, 0.1)
@@ -152,6 +152,7 @@ class SearchSettings:
     weak: float = 0.9
     clear: float = 0.97
     most_levels: int = 32
+    told_levels: int = 16
 
 
 SETTINGS = SearchSettings()
@@ -344,7 +345,7 @@ class _Search:
         separates a pair may be among them.
         """
         tests = evidence.get(self._pair(*pair))
-        many = any(self.domain[name].levels > SETTINGS.most_levels for name in pair)
+        many = any(self.domain[name].levels > SETTINGS.told_levels for name in pair)
         if self.joint or many or not tests:
             return None
         told = link_probability(tests, ordered=self.ordered.applies((*pair, ())))

@@ -176,8 +176,7 @@ def _search(
         small = [pair for pair in open_to_it if groups.coarse.cells(pair) <= plan.max_cells]
         told = screened(releaser, small, LevelLaw(groups, counts.value))
         paid.append(told)
-        kept = set(told.value)
-        chosen = [pair for pair in small if pair in kept]
+        chosen = sorted(told.value, key=lambda pair: [*map(domain.index, pair)])
 
     def measure(name: str, wanted: Sequence[tuple[str, ...]]) -> tuple[NoisyTable, ...]:
         told = measure_round(releaser, name, wanted, groups)
