@@ -178,8 +178,7 @@ class PredictSettings:
 
     `target_weight`: how much more the error of a pair counts that holds a target; `tried_counts`:
     most numbers of tables that are tried for the second round, each a share above the last;
-    `strong`: mutual information from which a pair is of the third round, in nats; so many that a
-    screen tells `first` are, too: of caravan's near-functions .71 is kept with them, .55 without.
+    `strong`: nats from which a pair is of the third round; `first`: so many that a screen told are.
 
     `min_evidence`: gain in log likelihood below which two columns count as independent, in nats: of
     independent pairs, noise alone passes it with a probability of .03 (2 x 2 levels) to .17

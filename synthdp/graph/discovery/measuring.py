@@ -70,7 +70,6 @@ def screened(
     rows = max(1.0, float(pooled(law.tables, ()).counts))
     laws = dict(zip(domain.names, law.coarse_margins, strict=True))  # without most of their noise
     off = scores_by_chance(pairs, laws, rows)
-
     told = releaser.release(planned.choose(pairs, groups, off), purpose=purpose)
     return told.map(lambda best: tuple((a, b) for a, b in best))
 
