@@ -23,7 +23,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 import typer
@@ -155,12 +154,10 @@ class Reader:
         self.monkeypatch.setattr(sys, "argv", ["synthdp", *arguments])
         self.capfd.readouterr()
         code = 0
-        # A browser that an earlier test of this process opened keeps an event loop running.
-        with mock.patch("asyncio.events._get_running_loop", lambda: None):
-            try:
-                main()
-            except SystemExit as stop:
-                code = int(stop.code or 0)
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
         printed = self.capfd.readouterr()
         return code, printed.out + re.sub(
             r"^[a-z ]+: (?:[\d.]+ s|.*\d s so far.*)\n", "", printed.err, flags=re.MULTILINE
