@@ -47,9 +47,8 @@ BRANCHES = (
 )
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 WALK = """
-import cProfile, json, sys, threading
+import json, sys, threading
 seen = set()
-here = cProfile.Profile(builtins=False)  # a function of Python's in each call takes minutes
 
 def entered(frame, event, _):
     code = frame.f_code
@@ -57,7 +56,7 @@ def entered(frame, event, _):
         seen.add(code.co_filename)
 
 threading.setprofile(entered)
-here.enable()
+sys.setprofile(entered)
 import synthdp.cli.main
 sys.argv = ["synthdp", "release", {spec!r}, "--out", {out!r}]
 try:
@@ -65,10 +64,7 @@ try:
 except SystemExit as stop:
     assert not stop.code, stop.code
 finally:
-    here.disable()
-    codes = [entry.code for entry in here.getstats() if not isinstance(entry.code, str)]
-    files = {{code.co_filename for code in codes if code.co_name != "<module>"}}
-    seen |= {{name for name in files if {root!r} in name}}
+    sys.setprofile(None)
     print(json.dumps(sorted(seen)))
 """
 
