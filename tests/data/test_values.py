@@ -132,7 +132,11 @@ def test_typed_cells_are_read_as_their_objects_are(way: str) -> None:
         np.testing.assert_array_equal(typed.absent, single.absent)
 
 
-@pytest.mark.parametrize("value", ["\ud800", np.datetime64(5, "as"), Untold()], ids=["half a pair", "attoseconds", "no text"])
+@pytest.mark.parametrize(
+    "value",
+    ["\ud800", np.datetime64(5, "as"), Untold()],
+    ids=["half a pair", "attoseconds", "no text"],
+)
 def test_what_a_value_raises_is_a_misfit_of_its_own_row(value: Any) -> None:
     """It has no UTF-8, no instant or no text: the rows beside it are read as without it."""
     for dtype in ("object", "string[python]") if isinstance(value, str) else ("object",):
