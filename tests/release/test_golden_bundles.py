@@ -41,6 +41,11 @@ ASKED: dict[str, tuple[str, str, tuple[str, ...]]] = {
 """By name: a mode, a source, and what else the spec asks for."""
 
 
+@pytest.fixture(autouse=True)
+def attacks_here() -> None:
+    """Where the spec says."""
+
+
 def made_on() -> str:
     """What floating-point sums depend on: libraries choose their loops by the processor's model."""
     told = (

@@ -83,6 +83,11 @@ for model_name, names in OF_LINKED_TABLES.items():
     ONE_ROOM |= dict.fromkeys((f"{model_name}.{n}" for n in names), "spec/test_linked.py")
 
 
+@pytest.fixture(autouse=True)
+def attacks_here() -> None:
+    """Where the spec says."""
+
+
 def models(annotation: Any) -> Iterator[type[BaseModel]]:
     """The models inside a type."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
