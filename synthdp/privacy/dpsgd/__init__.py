@@ -1,7 +1,7 @@
 """Public settings of DP-SGD: one frozen object states the event, scales the noise and sets the rate
 of the batches.
 
-Apart from `dpsgd`, so that a plan can be made without importing torch.
+Apart from `training`, so that a plan can be made without importing torch.
 
 Secret sample [derived here]. Where `DpSgd.sample` is below 1, all steps draw their batches from one
 sample of the units, by coins that are drawn once, are in memory alone and are told to nobody. The
@@ -39,7 +39,7 @@ MAX_TERMS = 2**15  # of a norm that is summed in 32 bits
 MAX_SINGLE = 96  # examples of a block, which is summed in 32 bits
 MAX_STRETCH = 16  # of what public features do to a sum; their layers are summed in 64 bits
 BLOCK_SLACK, DOUBLE_SLACK = 4 * (MAX_SINGLE + 1) ** 2 * 2.0**-24, MAX_STRETCH * 2.0**-14
-MAX_WEIGHT = 64.0  # bound of a trained weight; see `dpsgd`
+MAX_WEIGHT = 64.0  # bound of a trained weight; see `training`
 LATTICE_BITS = 20  # rounding to the lattice moves a sum by at most clip / 2^bits in L2
 
 
@@ -96,7 +96,7 @@ class DpSgd:
 
     @property
     def sensitivity(self) -> float:
-        """Most that one row moves the sum rounded to the lattice, in L2; see `dpsgd` for the
+        """Most that one row moves the sum rounded to the lattice, in L2; see `training` for the
         proof.
         """
         return self.clip * (
