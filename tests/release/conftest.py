@@ -324,10 +324,13 @@ def few_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def attacks_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shadow models in this process, judged by few trees: workers take seconds to start, and
-    hundreds of trees as long. One release of `test_release.py` is attacked as any other.
+def attacks_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shadow models of quick tests in this process, judged by few trees: workers take seconds to
+    start, and hundreds of trees as long. One release of `test_release.py`, and slow tests, are
+    attacked as any other.
     """
+    if any(map(request.node.get_closest_marker, ("slow", "figure"))):
+        return
     monkeypatch.setitem(RUNNERS, "loky", lambda workers, address: Serial())
     forest = partial(RandomForestClassifier, n_estimators=10, min_samples_leaf=2)
     monkeypatch.setitem(CLASSIFIERS, "random_forest", lambda seed: forest(random_state=seed))

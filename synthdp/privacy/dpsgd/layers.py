@@ -107,8 +107,8 @@ def stable_sum(layer: ClippedLayer, a: Tensor, g: Tensor, c: Tensor, block: int)
     On the CPU blocks of `block` slots, `MAX_SINGLE` at most, are summed in 32 bits, and the
     blocks' sums in 64. Layers with `double_sums` are summed in 64 bits, `PIECE` examples at a time,
     and so are all on other devices. What a block's sum is rounded to depends on the block alone,
-    since blocks lie at the same places of chunks of the same shape (see `training` for what is assumed
-    of kernels).
+    since blocks lie at the same places of chunks of the same shape (see `training` for what is
+    assumed of kernels).
 
     What one example more or less does to the rounding [derived here]. A sum of n products, each of
     norm at most w, takes each through n roundings at most, its own included, in whatever order the
