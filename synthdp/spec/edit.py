@@ -1,18 +1,15 @@
 """Edits of a spec's text that leave every other character as it was, comments and order too.
 
-Places come from the marks of PyYAML's nodes. A library that writes whole files back (ruamel.yaml)
-left 4 of 14 specs as they were, and changed up to 123 lines of the others. After each edit the text
-is read again: its content must differ as asked and nowhere else, or nothing is changed.
-
-A place is a path of keys and positions, such as `("graph", "edges", 0)`. What is dropped takes the
-comment at the end of its line with it.
+Places come from PyYAML's marks: a library that writes whole files back (ruamel.yaml) left 4 of 14
+specs as they were. After each edit the text is read again: its content must differ as asked and
+nowhere else, or nothing is changed. A place is a path of keys and positions, such as `("graph",
+"edges", 0)`. What is dropped takes the comment at the end of its line with it.
 """
 
 from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -20,7 +17,7 @@ import yaml
 
 from synthdp.errors import SpecError, SpecProblem
 from synthdp.spec.load.wording import Loc, Mistake, field_of
-from synthdp.spec.load.yaml_tree import LOADER, read
+from synthdp.spec.load.yaml_tree import LOADER, SPOILED, Node, read
 from synthdp.spec.model import Edge, sides
 from synthdp.spec.writing import yaml_value
 
@@ -38,7 +35,7 @@ def set_value(text: str, loc: Loc, value: object, *, path: str = "spec") -> str:
     >>> set_value("privacy:\\n  epsilon: 1  # all\\n", ("privacy", "epsilon"), 2)
     'privacy:\\n  epsilon: 2  # all\\n'
     """
-    return _edited(text, loc, as_plain(value, loc, path), set_at, path)
+    return _edited(text, loc, as_plain(value, loc, path), path)
 
 
 def add_item(text: str, loc: Loc, value: object, *, path: str = "spec") -> str:
@@ -47,8 +44,7 @@ def add_item(text: str, loc: Loc, value: object, *, path: str = "spec") -> str:
     >>> add_item("gates:\\n  - a  # first\\n", ("gates",), "b")
     'gates:\\n  - a  # first\\n  - b\\n'
     """
-    items = [*_items(text, loc), as_plain(value, loc, path)]
-    return _edited(text, loc, items, set_at, path)
+    return _edited(text, loc, [*_items(text, loc), as_plain(value, loc, path)], path)
 
 
 def drop(text: str, loc: Loc, *, path: str = "spec") -> str:
@@ -57,7 +53,7 @@ def drop(text: str, loc: Loc, *, path: str = "spec") -> str:
     >>> drop("seed: {a: 1, b: 2}\\n", ("seed", "a"))
     'seed: {b: 2}\\n'
     """
-    return _edited(text, loc, _GONE, lambda text, loc, _: _dropped(text, loc), path)
+    return _edited(text, loc, _GONE, path)
 
 
 def arrows(text: str) -> list[tuple[int, tuple[str, ...], tuple[str, ...]]]:
@@ -91,12 +87,10 @@ def drop_arrow(text: str, cause: str, effect: str, *, path: str = "spec") -> str
         if cause in causes and effect in effects:
             others = [name for name in causes if name != cause]
             left = [name for name in effects if name != effect]
-            both = ((others, [*effects]), ([cause], left))
-            parts = [_arrow(*part) for part in both if all(part)]
-            for more in parts[1:]:
-                text = add_item(text, EDGES, more, path=path)
-            at = (*EDGES, i)
-            text = set_value(text, at, parts[0], path=path) if parts else drop(text, at, path=path)
+            parts = ((others, [*effects]), ([cause], left))
+            entries = _items(text, EDGES)
+            entries[i : i + 1] = [_arrow(*part) for part in parts if all(part)]
+            text = _edited(text, EDGES, entries, path)
     return text
 
 
@@ -123,37 +117,38 @@ def as_plain(value: object, loc: Loc, path: str) -> Any:
 _GONE = object()
 
 
-def _edited(text: str, loc: Loc, value: Any, edit: Callable[..., str], path: str) -> str:
-    """What `edit` makes of the text, if that is what was asked for and nothing else."""
+def _edited(text: str, loc: Loc, value: Any, path: str) -> str:
+    """The text with a value, or without what is there, if that changes nothing else."""
     tree, mistakes = read(text)
     if tree is None or tree.kind != "map":
         no_map = Mistake(1, 1, (), "the spec must be a map of `key: value` lines")
-        first = next(iter(mistakes), no_map)
-        place = (path, first.line, first.column, "spec")
-        raise SpecError([SpecProblem(*place, first.message, first.hint)])
+        m = [*mistakes, no_map][0]
+        raise SpecError([SpecProblem(path, m.line, m.column, "spec", m.message, m.hint)])
     # What does too much, or cannot be done at all, is seen here.
     with suppress(yaml.YAMLError, LookupError, TypeError, ValueError):
-        changed, asked = edit(text, loc, value), _expected(tree.value(), loc, value)
+        changed = _dropped(text, loc) if value is _GONE else set_at(text, loc, value)
         again, more = read(changed)
         # A blank that is filled in is a mistake less; what was asked for may be none more.
-        if again and len(more) <= len(mistakes) and again.value() == asked:
+        if again and len(more) <= len(mistakes) and again.value() == _expected(tree, loc, value):
             return changed
     told = "cannot be changed here without changing more; nothing was written"
-    by_hand = "take it out" if value is _GONE else f"write `{loc[-1]}: {yaml_value(value)}`"
-    what = (field_of(loc), told, f"by hand: {by_hand}")
-    raise SpecError([SpecProblem(path, *tree.place(loc), *what, loc=loc)])
+    hint = f"write `{loc[-1]}: {yaml_value(value)}`" if value is not _GONE else "take it out"
+    place = (path, *tree.place(loc), field_of(loc))
+    raise SpecError([SpecProblem(*place, told, f"by hand: {hint}", loc)])
 
 
-def _expected(content: Any, loc: Loc, value: Any) -> Any:
+def _expected(tree: Node, loc: Loc, value: Any) -> object:
     """The content with `value` at `loc`, or without what is there."""
-    key, *deeper = loc
-    if isinstance(content, list):
-        inner = _expected(content[int(key)], (*deeper,), value) if deeper else value
-        found = [inner if i == key else item for i, item in enumerate(content)]
-        return [item for item in found if item is not _GONE]
-    made = dict({} if content is None else content)
-    made[key] = _expected(made.get(key), (*deeper,), value) if deeper else value
-    return {k: v for k, v in made.items() if v is not _GONE}
+    content = held = tree.value()
+    for key in loc[:-1]:
+        if isinstance(held, dict) and held.get(key) in (None, SPOILED):  # or a blank
+            held[key] = {}
+        held = held[key]
+    if value is _GONE:
+        del held[loc[-1]]
+    else:
+        held[loc[-1]] = value
+    return content
 
 
 # --- texts ---
@@ -191,32 +186,32 @@ def _with_items(text: str, loc: Loc, value: list[Any]) -> str:
     """The text with other items in a list: those that stay are not touched."""
     old, new = (list(map(yaml_value, items)) for items in (_items(text, loc), value))
     codes = difflib.SequenceMatcher(a=old, b=new, autojunk=False).get_opcodes()
-    for what, i1, i2, j1, j2 in reversed(codes):
-        if what != "equal":
-            for item in reversed(new[j1:j2]):
-                text = _inserted(text, _reached(text, loc)[0], i1, item)
-            for i in range(i2 - 1, i1 - 1, -1):
-                text = _dropped(text, (*loc, i + j2 - j1))
+    for _, i1, i2, j1, j2 in reversed([code for code in codes if code[0] != "equal"]):
+        both = i1 + min(i2 - i1, j2 - j1)
+        for i in reversed(range(both, i2)):
+            text = _dropped(text, (*loc, i))
+        for item in reversed(new[j1 + both - i1 : j2]):
+            text = _inserted(text, _reached(text, loc)[0], both, item)
+        for i in range(i1, both):
+            text = put(text, _reached(text, (*loc, i))[0], new[j1 + i - i1], False)
     return text
 
 
 def _inserted(text: str, node: Any, at: int, shown: str) -> str:
     """The text with an entry more in a map or list, before the one at position `at`."""
     spans, newline = _spans(text, node), "\r\n" if "\r\n" in text else "\n"
+    before = at < len(spans)
+    place = node.start_mark.index + 1
+    if spans:
+        place = spans[at][0] if before else spans[-1][1]
     if node.flow_style:
-        inside = node.start_mark.index + 1
-        if at < len(spans):
-            first = spans[at][0]
-            return f"{text[:first]}{shown}, {text[first:]}"
-        last: int = spans[-1][1] if spans else inside
-        return text[:last] + ", " * bool(spans) + shown + text[last:]
-    dash = "- " * isinstance(node, yaml.SequenceNode)
-    line: str = " " * node.start_mark.column + dash + shown + newline
-    start = text.rfind("\n", 0, spans[at][0]) + 1 if at < len(spans) else None
-    if start is None:
-        text += newline * ("\n" not in text[spans[-1][1] :])
-        start = text.index("\n", spans[-1][1]) + 1
-    return text[:start] + line + text[start:]
+        entry = f"{shown}, " if before else ", " * bool(spans) + shown
+    else:
+        dash = "- " * isinstance(node, yaml.SequenceNode)
+        entry = " " * node.start_mark.column + dash + shown + newline
+        text += newline * (not before and "\n" not in text[place:])
+        place = (text.rfind("\n", 0, place) if before else text.index("\n", place)) + 1
+    return text[:place] + entry + text[place:]
 
 
 def _dropped(text: str, loc: Loc) -> str:
@@ -226,9 +221,9 @@ def _dropped(text: str, loc: Loc) -> str:
     if len(spans) == 1:
         return put(text, node, "[]" if listed else "{}", False)
     first, last = spans[at]
-    start, end = text.rfind("\n", 0, first) + 1, text.find("\n", last) + 1 or len(text)
+    start = text.rfind("\n", 0, first) + 1
     if not node.flow_style and text[start:first].strip() == "-" * listed:
-        return text[:start] + text[end:]
+        return text[:start] + text[text.find("\n", last) + 1 or len(text) :]
     if at + 1 < len(spans):
         return text[:first] + text[spans[at + 1][0] :]
     previous = spans[at - 1][1]
