@@ -139,7 +139,8 @@ def _edited(text: str, loc: Loc, value: Any, path: str) -> str:
 
 def _expected(tree: Node, loc: Loc, value: Any) -> object:
     """The content with `value` at `loc`, or without what is there."""
-    content = held = tree.value()
+    content: Any = tree.value()
+    held = content
     for key in loc[:-1]:
         if isinstance(held, dict) and held.get(key) in (None, SPOILED):  # or a blank
             held[key] = {}
@@ -201,7 +202,7 @@ def _inserted(text: str, node: Any, at: int, shown: str) -> str:
     """The text with an entry more in a map or list, before the one at position `at`."""
     spans, newline = _spans(text, node), "\r\n" if "\r\n" in text else "\n"
     before = at < len(spans)
-    place = node.start_mark.index + 1
+    place: int = node.start_mark.index + 1
     if spans:
         place = spans[at][0] if before else spans[-1][1]
     if node.flow_style:
