@@ -24,7 +24,7 @@ from synthdp.spec.edit import add_arrow, add_item, arrows, drop, drop_arrow, set
 from synthdp.spec.load.loader import own_text, spec_text, with_lists
 from synthdp.spec.load.wording import Loc, field_of
 from synthdp.spec.load.yaml_tree import SPOILED, Node, read
-from synthdp.spec.model import COLUMN_TYPES
+from synthdp.spec.model import COLUMN_TYPES, Graph
 from synthdp.spec.writing import yaml_text
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FIELDS",
+    "MODES",
     "Apart",
     "Checked",
     "add_arrow",
@@ -47,7 +48,6 @@ __all__ = [
     "figures",
     "forecast",
     "keep",
-    "reach",
     "said",
     "set_value",
     "spec_text",
@@ -55,6 +55,8 @@ __all__ = [
 
 FIELDS = {name: tuple(model.model_fields) for name, model in COLUMN_TYPES.items()}
 """The fields of a column of each type."""
+MODES = str(Graph.model_fields["mode"].description)
+"""What each mode of a graph does, parted by semicolons."""
 
 
 @dataclass(frozen=True)
@@ -242,18 +244,6 @@ def at_epsilon(found: Checked, epsilon: float) -> dict[str, Any]:
 
     assert found.spec is not None
     return what_if(found.spec.text, [epsilon])[0]
-
-
-def reach(found: Checked, half_width: float) -> list[str]:
-    """What would give each estimand of a text without mistakes that half-width, in the words of
-    `plan --reach`.
-    """
-    from synthdp.release.what_if import reaching
-    from synthdp.report.prose import say_of_plan
-
-    assert found.spec is not None
-    reached = reaching(found.spec.text, found.spec.content, half_width)
-    return [say_of_plan("reach", goal={"half_width": half_width}, told=told) for told in reached]
 
 
 def figures(options: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:

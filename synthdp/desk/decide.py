@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from synthdp.api import reviews
-from synthdp.desk.draft import lies_in
+from synthdp.desk.draft import Json, lies_in
 from synthdp.desk.page import field, grid
 from synthdp.errors import BoundaryError, OutputError, withheld
 
-Json = dict[str, Any]
 PROGRAMS = (sys.prefix, sys.base_prefix, str(Path(__file__).parents[1]))
 CONFIDENTIAL = "CONFIDENTIAL: it has figures of real rows, without noise. For who decides alone."
 OUTSIDE = "To choose the best-looking of several releases is outside the guarantee."
@@ -81,13 +80,9 @@ class Case:
 
     def shown(self) -> Json:
         """The whole page as it stands."""
-        now = self.now
-        status = ["verifying the bundle ..."] * self.counting
+        now, status = self.now, ["verifying the bundle ..."] * self.counting
         if now is not None:
             status += [now.decided, *(f"{what}: {text}" for what, text in now.facts.items())]
-        parts = [("found", "Expected beside got", self._found), ("lines", "Red lines", self._lines),
-                 ("form", "Decide", self._form), ("report", "Report", self._report)]  # fmt: skip
-        shut = "" if now else "The bundle is not verified yet."
         return {
             "seen": now.seen if now else "",
             "name": self.out.name,
@@ -96,37 +91,29 @@ class Case:
             "counting": int(self.counting),
             "said": self.problem,
             "tools": [{"label": "read it again", "do": "read"}],
-            "sections": [{"id": name, "title": title, "shut": shut, "parts": of(now) if now else []}
-                         for name, title, of in parts],
+            "sections": [{"id": title.split()[0].lower(), "title": title, "parts": parts}
+                         for title, parts in (self._sections(now) if now else ())],
         }  # fmt: skip
 
-    def _found(self, now: reviews.Review) -> list[Json]:
+    def _sections(self, now: reviews.Review) -> Iterator[tuple[str, list[Json]]]:
         told = "What the plan expected before any row was read, and what came"
         both = ((told, now.expected), ("Gates", now.gates))
-        tables = [grid(caption, head, [(first, cells) for first, *cells in rows])
-                  for caption, (head, *rows) in both if rows]  # fmt: skip
-        return [{"kind": "text", "text": OUTSIDE}, *tables]
-
-    def _lines(self, now: reviews.Review) -> list[Json]:
-        notes = [{"tone": line.state, "text": f"{line.what}: {line.found}"}
-                 for line in now.red_lines if line.state != "ask"]  # fmt: skip
-        fields = [self._asked(line.what, f"{line.what}: {line.found}", "radio", reviews.TOLD)
-                  for line in now.red_lines if line.state == "ask"]  # fmt: skip
-        return [{"kind": "notes", "of": notes}, {"kind": "fields", "of": fields}]
-
-    def _asked(self, key: str, label: str, how: str = "text", options: Any = None) -> Json:
-        value = self.said.get(key, "")
-        return field((key,), label, how, options=[*(options or {}).items()], value=value)
-
-    def _form(self, now: reviews.Review) -> list[Json]:
+        tables = [grid(caption, head, rows) for caption, (head, *rows) in both if rows]
+        yield "Expected beside got", [{"kind": "text", "text": OUTSIDE}, *tables]
+        lines = {line.what: (line.state, f"{line.what}: {line.found}") for line in now.red_lines}
+        notes = [{"tone": state, "text": text} for state, text in lines.values() if state != "ask"]
+        fields = [self._asked(key, text, "radio", reviews.TOLD)
+                  for key, (state, text) in lines.items() if state == "ask"]  # fmt: skip
+        yield "Red lines", [{"kind": "notes", "of": notes}, {"kind": "fields", "of": fields}]
         fields = [self._asked(key, label) for key, label in reviews.FORM.items()]
         fields.append(self._asked("answer", "The answer", "radio", reviews.ANSWERS))
         missed = reviews.still_open(now, self.said)
         told = f"Still open: {'; '.join(missed)}." if missed else "It goes into the ledger."
         write = {"kind": "button", "label": "write the decision", "do": "decide"}
-        return [{"kind": "fields", "of": fields}, {"kind": "text", "text": told},
-                write | {"shut": bool(missed)}]  # fmt: skip
+        yield "Decide", [{"kind": "fields", "of": fields}, {"kind": "text", "text": told},
+                         write | {"shut": bool(missed)}]  # fmt: skip
+        if self.report.is_file():
+            yield "Report", [{"kind": "frame", "label": "Internal report"}]
 
-    def _report(self, now: reviews.Review) -> list[Json]:
-        return [{"kind": "frame", "label": "Internal report"} if self.report.is_file()
-                else {"kind": "text", "text": "There is none beside this bundle."}]  # fmt: skip
+    def _asked(self, key: str, label: str, how: str = "text", options: Any = None) -> Json:
+        return field(self.said, (key,), label, how, [*(options or {}).items()])

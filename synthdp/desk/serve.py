@@ -27,7 +27,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from synthdp.desk import page
-from synthdp.desk.draft import SETTINGS, Draft
+from synthdp.desk.draft import Draft
 from synthdp.errors import withheld
 from synthdp.loopback import Guard, bound
 
@@ -59,7 +59,7 @@ class Desk:
     way_in: Path
     token: str = field(repr=False)
 
-    def run(self, idle: float = SETTINGS.idle) -> None:
+    def run(self, idle: float = 3600.0) -> None:
         """Serve until Ctrl-C, a signal to end, or `idle` seconds without a request."""
         last = time.monotonic()
 
@@ -73,10 +73,10 @@ class Desk:
 
         public = {*FILES}
         app = desk_app(self.side, self.of, heard, public)
-        guarded = Guard(app, (b"x-desk", self.token.encode()), (), public)
         config = uvicorn.Config(
-            guarded, access_log=False, lifespan="off", log_level="critical", proxy_headers=False,
-            ws="none", server_header=False, timeout_graceful_shutdown=1, callback_notify=look,
+            Guard(app, (b"x-desk", self.token.encode()), (), public), access_log=False,
+            lifespan="off", log_level="critical", proxy_headers=False, ws="none",
+            server_header=False, timeout_graceful_shutdown=1, callback_notify=look,
             timeout_notify=min(30, int(idle)),
         )  # fmt: skip
         server = uvicorn.Server(config)
@@ -124,7 +124,7 @@ def desk_app(side: Any, of: Any, heard: Any, public: set[str]) -> Starlette:
         heard()
         body = b""
         async for part in request.stream():
-            if len(body := body + part) > SETTINGS.body:
+            if len(body := body + part) > 1 << 20:
                 return Response(status_code=413, headers=HEADERS)
         if "origin" not in request.headers:  # another than ours is refused by the guard
             return Response(status_code=403, headers=HEADERS)
@@ -149,12 +149,11 @@ def desk_app(side: Any, of: Any, heard: Any, public: set[str]) -> Starlette:
 
 def _changed(side: Any, of: Any, body: bytes) -> Response:
     """What the page shows after a change; where it is refused, why, and nothing is written."""
-    said = ""
+    said = dict[str, str]()
     try:
         side.act(of, json.loads(body))
     except (ValueError, LookupError, TypeError, AttributeError):
         return Response(status_code=400, headers=HEADERS)
     except Exception as error:
-        said = str(withheld(error))
-    now = side.shown(of)
-    return JSONResponse(now | {"said": said or now["said"]}, headers=HEADERS)
+        said = {"said": str(withheld(error))}
+    return JSONResponse(side.shown(of) | said, headers=HEADERS)

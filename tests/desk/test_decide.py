@@ -18,16 +18,16 @@ def test_the_page_has_what_python_has_and_writes_once_it_is_whole(tmp_path: Path
     out = make_finished(tmp_path / "<img src=x onerror=alert(1)>")
     case = Case(out, str(out / "ledger.db"))
     case._start(tuple)
-    assert "not verified" in Case.shown(case)["sections"][0]["shut"]
+    assert Case.shown(case)["status"][0] == "verifying the bundle ..."
     page, found = settled(case.shown), reviews.review(out, case.ledger)
-    text, tables = json.dumps(page), [part for part in parts(page, "found") if "rows" in part]
+    text, tables = json.dumps(page), [part for part in parts(page, "expected") if "rows" in part]
     told = [f"{line.what}: {line.found}" for line in found.red_lines]
     told += [found.decided, *found.facts.values(), "CONFIDENTIAL"]
     assert [one for one in told if json.dumps(one)[1:-1] not in text] == []
     assert [row["head"] for row in tables[1]["rows"]] == [gate[0] for gate in found.gates[1:]]
-    asked = [field["loc"][0] for field in parts(page, "lines")[1]["of"]]
+    asked = [field["loc"][0] for field in parts(page, "red")[1]["of"]]
     assert asked == [line.what for line in found.red_lines if line.state == "ask"]
-    assert parts(page, "form")[-1]["shut"]
+    assert parts(page, "decide")[-1]["shut"]
     for wrong in ({"do": "decide", "seen": "another"}, {"do": "release"}):
         with pytest.raises(OutputError, match="nothing was recorded"):
             Case.act(case, wrong)
@@ -35,7 +35,7 @@ def test_the_page_has_what_python_has_and_writes_once_it_is_whole(tmp_path: Path
     assert "nothing was recorded: no answer" in settled(case.shown)["said"]
     said = [([key], value) for key, value in (SAID | NOT_CROSSED).items()]
     Case.act(case, {"do": "set", "values": said})
-    assert not parts(Case.shown(case), "form")[-1]["shut"]
+    assert not parts(Case.shown(case), "decide")[-1]["shut"]
     Case.act(case, {"do": "decide", "seen": page["seen"]})
     assert "decided: yes, by A. Reviewer on " in settled(case.shown)["status"][0]
     assert settled(case.shown)["said"] == "" and (out / "decision.md").exists()

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from synthdp.api import drafts
 from synthdp.cli import desk
 from synthdp.desk import CHANGED, Draft, act, shown
 from synthdp.errors import OutputError, SpecError, SynthdpError
@@ -23,6 +24,7 @@ from tests.malicious.test_names import HOSTILE
 
 ROOT = Path(__file__).parents[2]
 CLINIC = ROOT / "docs" / "example" / "clinic.yaml"
+AGE = ["columns", "age"]
 OPEN = """\
 synthdp: 1
 dataset:
@@ -69,9 +71,6 @@ def columns(draft: Draft) -> dict[str, Any]:
     return {row["head"]: row for row in grid["rows"]}
 
 
-AGE = ["columns", "age"]
-
-
 @pytest.mark.parametrize(("column", "field", "cell", "line"), [
     ("age", "upper", "99", "{type: integer, lower: 18, upper: 99, unit: years}"),
     ("age", "bins", "8", "{type: integer, lower: 18, upper: 110, unit: years, bins: 8}"),
@@ -89,9 +88,7 @@ AGE = ["columns", "age"]
     ("joined", "upper", "2025-12-31", "{type: datetime, lower: 2015-01-01, upper: \"2025-12-31\","
      " bins: 10}"),
 ])  # fmt: skip
-def test_a_cell_writes_its_line_alone(
-    tmp_path: Path, column: str, field: str, cell: str, line: str
-) -> None:
+def test_a_cell_is_a_line(tmp_path: Path, column: str, field: str, cell: str, line: str) -> None:
     before = CLINIC.read_text()
     draft = on_desk(tmp_path, before)
     put(draft, (["columns", column, field], cell))
@@ -105,13 +102,12 @@ def test_a_cell_writes_its_line_alone(
 def test_a_draft_is_filled_in_from_the_first_question_on(tmp_path: Path) -> None:
     draft = on_desk(tmp_path, OPEN)
     page = shown(draft)
-    assert page["status"][0] == "not a spec yet: 3 mistakes"
-    assert [part["shut"] for part in page["sections"]][1:] == ["First say who is protected."] * (
-        len(page["sections"]) - 1
-    )
+    assert page["status"][0] == "not a spec yet; mistakes: 3"
+    shut = [part["shut"] for part in page["sections"]]
+    assert shut == ["", *["First say who is protected."] * 4]
     unit = ["dataset", "privacy_unit"]
     put(draft, ([*unit, "kind"], "id"))
-    assert [part["shut"] for part in shown(draft)["sections"]] == [""] * len(page["sections"])
+    assert not any(part["shut"] for part in shown(draft)["sections"])
     put(draft, ([*unit, "column"], "patient_id"), ([*unit, "max_rows"], "3"))
     put(draft, ([*unit, "meaning"], "one patient"), (["dataset", "rows", "kind"], "approximate"))
     put(draft, ([*AGE, "type"], "integer"))
@@ -132,7 +128,7 @@ def test_what_no_cell_is_for_has_a_field_of_its_own(tmp_path: Path) -> None:
     draft = on_desk(tmp_path, CLINIC.read_text())
     put(draft, (["columns", "sex", "type"], "text-code"), (["columns", "sex", "levels"], "E11\nI1"))
     (note,) = columns(draft)["sex"]["notes"]
-    assert note["text"].startswith("prefix: ")
+    assert note["text"].startswith("columns.sex.prefix: ")
     put(draft, (note["field"]["loc"], "1"))
     assert columns(draft)["sex"]["notes"] == []
 
@@ -156,14 +152,14 @@ def test_a_block_of_a_spreadsheet_fills_cells(tmp_path: Path) -> None:
 
 def test_a_column_is_dropped_from_the_source_too(tmp_path: Path) -> None:
     draft = on_desk(tmp_path, OPEN)
-    act(draft, {"do": "drop", "seen": draft.now.seen, "loc": AGE})
+    act(draft, {"do": "drop", "seen": draft.now.seen, "loc": ["age"]})
     assert list(draft.now.content["columns"]) == ["sex"]
     assert draft.now.content["dataset"]["source"]["drop"] == ["age"]
     unit = ["dataset", "privacy_unit"]
     put(draft, ([*unit, "kind"], "id"), ([*unit, "column"], "age"))  # which is read, for its ids
     assert "drop" not in draft.now.content["dataset"]["source"]
     put(draft, ([*unit, "column"], "sex"))
-    act(draft, {"do": "drop", "seen": draft.now.seen, "loc": ["columns", "sex"]})
+    act(draft, {"do": "drop", "seen": draft.now.seen, "loc": ["sex"]})
     assert "drop" not in draft.now.content["dataset"]["source"]
 
 
@@ -207,11 +203,8 @@ def test_mode_mark_and_line_ends_stay(tmp_path: Path) -> None:
 
 def test_what_cannot_be_written_is_refused_and_says_so(tmp_path: Path) -> None:
     draft = on_desk(tmp_path, CLINIC.read_text())
-    for asked in (
-        {"do": "set", "values": [(["columns", "smoker", "levels"], "one")]},
-        {"do": "drop", "loc": ["columns", "nobody"]},
-        {"do": "release"},
-    ):
+    one = {"do": "set", "values": [(["columns", "smoker", "levels"], "one")]}
+    for asked in (one, {"do": "drop", "loc": ["nobody"]}, {"do": "release"}):
         with pytest.raises(SynthdpError):
             act(draft, {"seen": draft.now.seen, **asked})
     assert draft.path.read_text() == CLINIC.read_text() and draft.past == []
@@ -247,8 +240,6 @@ def test_no_text_is_too_wrong_to_be_shown(tmp_path: Path, path: Path) -> None:
 
 @pytest.mark.check
 def test_random_junk_is_shown_too(tmp_path: Path) -> None:
-    from synthdp.api import drafts
-
     junk: list[Any] = [None, 3, "x", [], ["a"], {}, {"a": 1}, [{"b": 2}], True]
     rng, text = np.random.default_rng(1), CLINIC.read_text()
     named = """dataset columns privacy graph dataset.rows dataset.privacy_unit columns.sex
@@ -262,26 +253,20 @@ def test_random_junk_is_shown_too(tmp_path: Path) -> None:
             assert shown(draft)["sections"]
 
 
-def test_the_forecast_comes_and_follows_the_text(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_forecast_follows_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("synthdp.desk.draft.shut", id)  # there would be no way back
     draft = on_desk(tmp_path, CLINIC.read_text())
-
     draft.begin()
-    assert "guessing: 50%" in settled(lambda: shown(draft))["status"][0]
+    whose, most = settled(lambda: shown(draft))["status"][:2]
+    assert whose == "protected: one patient, one row" and "guessing: 50%" in most
     few = columns(draft)["age"]["cells"][0]
     put(draft, ([*AGE, "bins"], "90"))
     settled(lambda: shown(draft))
     assert int(columns(draft)["age"]["cells"][0]) > int(few) > 0
 
 
-def test_columns_are_shown_as_they_are_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_columns_are_shown_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 46 columns 31, before the 32nd is counted; then all of them."""
-    from synthdp.api import drafts
-
     monkeypatch.setattr("synthdp.desk.draft.shut", id)
     reached, go, forecast = threading.Event(), threading.Event(), drafts.forecast
 
@@ -300,12 +285,12 @@ def test_columns_are_shown_as_they_are_counted(
     draft.begin()
     try:
         assert reached.wait(300)
-        assert shown(draft)["status"][0] == "counting 31 of 46 columns"
+        assert shown(draft)["status"][1] == "counting 31 of 46 columns"
         figures = {name: row["cells"][0] for name, row in columns(draft).items()}
         assert [name for name, figure in figures.items() if figure] == [*figures][:31]
     finally:
         go.set()
-    assert "guessing: 50%" in settled(lambda: shown(draft))["status"][0]
+    assert "guessing: 50%" in settled(lambda: shown(draft))["status"][1]
     now = {name: row["cells"][0] for name, row in columns(draft).items()}
     assert all(now.values()) and [*now.values()][:31] == [*figures.values()][:31]
 
@@ -363,29 +348,29 @@ def test_the_desk_is_small() -> None:
               (".py", ".js", ".css", ".html")]  # fmt: skip
     lines = {p.name: p.read_text(encoding="utf-8").splitlines() for p in files}
     lines["command"] = inspect.getsource(desk).splitlines()
-    assert sum(map(len, lines.values())) <= 1873
+    assert sum(map(len, lines.values())) <= 1540
     assert max(len(line) for told in lines.values() for line in told) <= 100
     script, style = ("\n".join(lines[name]) for name in ("desk.js", "desk.css"))
     assert re.findall(r"; *[\w}].*", script + style) + re.findall("{.+", style) == []
     tests = [*(ROOT / "tests" / "desk").glob("*.py"), ROOT / "tests" / "browser" / "test_desk.py"]
-    assert sum(len(p.read_text(encoding="utf-8").splitlines()) for p in tests) <= 960
+    assert sum(len(p.read_text(encoding="utf-8").splitlines()) for p in tests) <= 900
 
 
 def test_the_budget_has_a_table_of_exact_plans(tmp_path: Path) -> None:
     """Each as `plan --what-if` has it; a changed epsilon is written to its line."""
-    from synthdp.api import drafts
-
     draft = on_desk(tmp_path, CLINIC.read_text())
     found = draft.now.found
-    draft._told[draft.now.seen, 0.0] = drafts.forecast(found)
-    draft._told[draft.now.seen, 2.0] = ({"option": drafts.at_epsilon(found, 2.0)}, "")
+    facts, told = drafts.forecast(found)
+    draft.now.told[0.0] = facts | {"said": told}
+    draft.now.told[2.0] = {"option": drafts.at_epsilon(found, 2.0)}
     (grid,) = (of for of in parts(shown(draft), "budget") if of["kind"] == "grid")
     assert grid["head"][1:] == ["0.1", "0.25", "0.5", "1", "2", "3", "5", "10"]
     planned, _ = draft.now.found.spec.planned([2])  # type: ignore[union-attr]
     head, rows = drafts.figures(planned.to_json()["what_if"])
     assert head[1:] == ["2"]
     assert [row["cells"][4] for row in grid["rows"]] == [cells[1] for cells in rows]
-    assert {cell for row in grid["rows"] for cell in row["cells"][5:]} == {"counting"}
+    assert {cell for row in grid["rows"] for cell in row["cells"][5:]} == {"-"}
+    assert "-: none, or not counted yet" in grid["caption"]
     put(draft, (["privacy", "epsilon"], "2"))
     assert changed(CLINIC.read_text(), draft.path.read_text()) == ["- epsilon: 1", "+ epsilon: 2"]
 
@@ -395,12 +380,12 @@ def test_a_cap_and_a_reason_are_written_where_there_are_none(tmp_path: Path) -> 
     text = CLINIC.read_text().replace("  cap: {epsilon: 3, delta: 1e-4}", "  # cap")
     draft = on_desk(tmp_path, text)
     cap, reason = ["privacy", "cap"], ["publication", "justification"]
-    draft._told[draft.now.seen, 0.0] = {"plan": {"ledger": {"cap": None, "spent_before": 0,
-                                                            "spent_after": 1}}}, ""  # fmt: skip
-    labels = {tuple(f["loc"]) for f in parts(shown(draft), "budget")[0]["of"]}
+    ledger = {"cap": None, "spent_before": 0, "spent_after": 1}
+    draft.now.told[0.0] = {"plan": {"ledger": ledger}, "said": ""}
+    labels = {tuple(f["loc"]) for f in parts(shown(draft), "budget")[1]["of"]}
     assert {(*cap, "epsilon"), (*cap, "delta"), (*reason,)} <= labels
     put(draft, ([*cap, "epsilon"], "3"), (reason, "as last year"))
-    notes = parts(shown(draft), "budget")[-1]["of"]
+    notes = parts(shown(draft), "budget")[0]["of"]
     assert [note["field"]["loc"][1] for note in notes] == ["curators", "intended_use", "region"]
     put(draft, (["publication", "curators"], "[{name: Office of Statistics, type: Government}]"),
         (["publication", "intended_use"], "teaching"), (["publication", "region"], "1"),
@@ -408,23 +393,6 @@ def test_a_cap_and_a_reason_are_written_where_there_are_none(tmp_path: Path) -> 
     assert draft.now.found.mistakes == () and draft.now.content["publication"]["region"] == "1"
     put(draft, ([*cap, "delta"], ""), ([*cap, "epsilon"], ""))
     assert "cap" not in draft.now.content["privacy"] and draft.now.found.mistakes == ()
-
-
-def test_what_reaches_a_half_width_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the words of `plan`; it is written nowhere."""
-    monkeypatch.setattr("synthdp.desk.draft.shut", id)
-    text = CLINIC.read_text() + 'estimands:\n  - {kind: question, ask: "mean(bmi) by sex"}\n'
-    draft = on_desk(tmp_path, text)
-    for cell in ("no", "-1", "inf"):
-        with pytest.raises(OutputError, match="a number above 0"):
-            put(draft, (["half-width"], cell))
-    put(draft, (["half-width"], "0.6"))
-    draft.begin()
-    budget = parts(settled(lambda: shown(draft)), "budget")
-    (told,) = (of["text"] for of in budget if of["kind"] == "text")
-    assert "intervals of ± 0.6, estimand 1" in told and "epsilon" in told
-    put(draft, (["half-width"], ""))
-    assert "0.6" not in draft.steps() and draft.path.read_text() == text
 
 
 def turn(draft: Draft, cause: str, effect: str) -> None:
@@ -454,15 +422,14 @@ def test_a_cycle_is_refused_in_the_words_of_validate(tmp_path: Path, text: str) 
 
 
 def test_tiers_shut_cells_and_claims_are_told_with_who_tests_them(tmp_path: Path) -> None:
-    from synthdp.api import drafts
-
     draft = on_desk(tmp_path, CLINIC.read_text())
     put(draft, (["graph", "tiers", 0], "age, sex"))  # type: ignore[list-item]
     put(draft, (["graph", "tiers", 1], "bmi"), (["graph", "latent", 0], "bmi, visits per year"))  # type: ignore[list-item]
     graph = draft.now.content["graph"]
     assert graph["tiers"] == [["age", "sex"], ["bmi"]]
     assert graph["latent"] == [["bmi", "visits per year"]]
-    draft._told[draft.now.seen, 0.0] = {"claims": drafts.claims(draft.now.found)}, ""
+    claims, _ = told = drafts.claims(draft.now.found)
+    draft.now.told[0.0] = {"claims": told, "said": ""}
     causes = parts(shown(draft), "causes")
     (matrix,) = (of for of in causes if of["kind"] == "matrix")
     cells = {c["name"]: c for row in matrix["rows"] for c in row["cells"] if c}
@@ -470,10 +437,8 @@ def test_tiers_shut_cells_and_claims_are_told_with_who_tests_them(tmp_path: Path
     assert cells["bmi acts on age: no, back from tier 2 to 1"]["shut"]
     with pytest.raises(SpecError, match="goes back from tier 2 to tier 1"):
         turn(draft, "bmi", "sex")
-    claims, _ = drafts.claims(draft.now.found)
-    told = [of["text"] for of in causes if of["kind"] == "text"]
-    assert f"claim {len(claims)} independences" in told[0] and "in mode given none is" in told[0]
+    (caption,) = (of["caption"] for of in causes if of["kind"] == "grid")
+    assert f"independences: {len(claims)}." in caption and "mode given tests none" in caption
+    assert [of["kind"] for of in causes][-1] == "picture"
     put(draft, (["graph", "mode"], "predict"))
-    assert [of["kind"] for of in parts(shown(draft), "causes") if of["kind"] != "notes"] == [
-        "fields"
-    ]
+    assert [of["kind"] for of in parts(shown(draft), "causes")] == ["notes", "fields"]

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,11 @@ import pytest
 
 from synthdp.desk import FILES, STATIC, desk_app, opened
 from tests.api.test_reviews import make_finished
-from tests.desk.test_draft import CLINIC, ROOT
+from tests.desk.test_draft import CLINIC, ROOT, on_desk
 from tests.tracking.test_ports import Open, ask
 
 pytestmark = pytest.mark.check
+EDIT = {"do": "set", "values": [(["columns", "age", "upper"], "99")]}
 
 
 @dataclass(frozen=True)
@@ -32,19 +33,16 @@ class Running:
     port: int
     token: str
     spec: Path
+    headers: dict[str, Any] = field(default_factory=dict)
 
     def ask(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, Any]:
         at = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        told = {"Content-Type": "application/json"} | {
-            name.replace("_", "-"): value for name, value in headers.items()
-        }
+        told = {name.replace("_", "-"): value for name, value in headers.items()}
         at.request(method, path, None if body is None else json.dumps(body), told)
         answer = at.getresponse()
-        content = answer.read()
+        content, self.headers[path] = answer.read(), answer.headers
         at.close()
-        return answer.status, json.loads(content) if path in ("/state", "/change") and content[
-            :1
-        ] == b"{" else content
+        return answer.status, json.loads(content) if content[:1] == b"{" else content
 
     @property
     def own(self) -> dict[str, str]:
@@ -73,13 +71,8 @@ def started(spec: Path, *more: str) -> Iterator[Running]:
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Running]:
-    spec = tmp_path / "spec.yaml"
-    spec.write_text(CLINIC.read_text())
-    with started(spec) as desk:
+    with started(on_desk(tmp_path, CLINIC.read_text()).path) as desk:
         yield desk
-
-
-EDIT = {"do": "set", "values": [(["columns", "age", "upper"], "99")]}
 
 
 def test_only_the_own_page_is_answered(running: Running) -> None:
@@ -129,15 +122,12 @@ def test_another_account_gets_nothing(running: Running) -> None:
 
 def test_answers_allow_nothing_from_elsewhere(running: Running) -> None:
     for path in ("/", "/state"):
-        at = http.client.HTTPConnection("127.0.0.1", running.port, timeout=30)
-        at.request("GET", path, headers={"X-Desk": running.token})
-        answer = at.getresponse()
-        answer.read()
-        policy = answer.headers["Content-Security-Policy"]
+        running.ask("GET", path, **running.own)
+        headers = running.headers[path]
+        policy = headers["Content-Security-Policy"]
         assert policy.startswith("default-src 'none';") and "script-src 'self';" in policy
-        assert "unsafe" not in policy and "server" not in answer.headers
-        assert answer.headers["Cache-Control"] == "no-store"
-        at.close()
+        assert "unsafe" not in policy and "server" not in headers
+        assert headers["Cache-Control"] == "no-store"
     text = (STATIC / "desk.html").read_text()
     assert "<style" not in text and "style=" not in text and "<script>" not in text
     script = (STATIC / "desk.js").read_text()
@@ -156,14 +146,11 @@ def test_the_report_is_given_once_for_a_token(tmp_path: Path) -> None:
         assert status == 200 and len(path) == len("/report/") + 43
         assert desk.ask("GET", path.decode(), Host="evil.example")[0] == 421
         assert desk.ask("GET", path.decode(), Sec_Fetch_Site="cross-site")[0] == 403
-        at = http.client.HTTPConnection("127.0.0.1", desk.port, timeout=30)
-        at.request("GET", path.decode())
-        answer = at.getresponse()
-        assert answer.read() == (finished / "internal" / "internal.html").read_bytes()
-        policy = answer.headers["Content-Security-Policy"]
+        report = (finished / "internal" / "internal.html").read_bytes()
+        assert desk.ask("GET", path.decode()) == (200, report)
+        policy = desk.headers[path.decode()]["Content-Security-Policy"]
         assert "script-src" not in policy and "; sandbox;" in policy
         assert desk.ask("GET", path.decode())[0] == 403  # a second time
-        at.close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -175,12 +162,9 @@ def test_it_ends_and_leaves_nothing(running: Running, number: int) -> None:
 
 
 def test_an_hour_without_a_request_ends_it(tmp_path: Path) -> None:
-    spec = tmp_path / "spec.yaml"
-    spec.write_text(CLINIC.read_text())
-    code = (
-        "from pathlib import Path\nfrom synthdp.desk.serve import opened\n"
-        f"with opened(Path({str(spec)!r}), port=None) as desk: desk.run(idle=1)\n"
-    )
+    spec = on_desk(tmp_path, CLINIC.read_text()).path
+    code = "from pathlib import Path\nfrom synthdp.desk.serve import opened\n"
+    code += f"with opened(Path({str(spec)!r}), port=None) as desk: desk.run(idle=1)\n"
     begun = time.monotonic()
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=ROOT)
     assert time.monotonic() - begun > 1
@@ -188,9 +172,7 @@ def test_an_hour_without_a_request_ends_it(tmp_path: Path) -> None:
 
 def test_no_route_spends_or_runs(tmp_path: Path) -> None:
     """These are all of them; what the page may ask for is set, drop, undo and read."""
-    spec = tmp_path / "spec.yaml"
-    spec.write_text(CLINIC.read_text())
-    with opened(spec, port=None) as desk:
+    with opened(on_desk(tmp_path, CLINIC.read_text()).path, port=None) as desk:
         app = desk_app(desk.side, desk.of, print, set())
         routes = {(route.path, *sorted(route.methods)) for route in app.routes}
     assert routes == {
