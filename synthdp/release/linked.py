@@ -103,13 +103,12 @@ class LinkedOutcome:
     """Where the report of the attack is, and its conclusion: for the steward."""
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON; `figures` are of real persons, without noise, for the steward alone."""
+        """As JSON, without any confidential figure."""
         plan = self.job.plan
         return {
             "run": self.job.folder.run,
             "bundle": str(self.bundle),
             "report": None if self.report is None else str(self.report),
-            "figures": dict(self.figures),
             "tables": [csv for csv, _ in table_files(self.job.linked).values()],
             "epsilon": plan.epsilon,
             "epsilon_planned": plan.epsilon_spent,
