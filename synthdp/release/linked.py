@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,10 +96,10 @@ class LinkedOutcome:
     job: LinkedJob
     bundle: Path
     report: Path | None
-    figures: Mapping[str, float]
+    figures: Mapping[str, float] = field(repr=False)
     seconds: Mapping[str, float]
     warnings: tuple[str, ...]
-    attack: tuple[Path, str] | None = None
+    attack: tuple[Path, str] | None = field(default=None, repr=False)
     """Where the report of the attack is, and its conclusion: for the steward."""
 
     def to_json(self) -> dict[str, Any]:

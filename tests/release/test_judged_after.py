@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from synthdp.data import Domain, encode
-from synthdp.errors import BudgetError, OutputError, budget_note
+from synthdp.errors import BudgetError, GateError, OutputError, budget_note
 from synthdp.evaluate import EvaluationReport
 from synthdp.privacy.session import Session
 from synthdp.release import job, judge, release, resume
@@ -201,6 +201,14 @@ def test_a_disk_that_does_not_take_the_decision_is_told_and_the_run_goes_on_late
 def withheld(tiny: Any) -> Any:
     """A spec whose gate on real rows withholds its bundle, whatever is drawn."""
     return tiny.write(gates=[REAL_GATE | {"at_most": 0.0}])
+
+
+def test_what_a_gate_on_real_rows_saw_is_in_no_frame_of_its_error(withheld: Any) -> None:
+    """Tools that collect the variables of a traceback have what these are shown as."""
+    made = withheld.release()
+    with pytest.raises(GateError):
+        made.check_passed()
+    assert made.metrics["tv1"] > 0 and str(made.metrics["tv1"]) not in repr(made)
 
 
 def test_a_copy_of_a_run_does_not_ask_a_gate_on_real_rows_again(
