@@ -59,7 +59,6 @@ from synthdp.release.expectations import ASSUMED, law_for_tests
 from synthdp.spec.model import Estimand, ReleaseSpec
 
 Floats = npt.NDArray[np.float64]
-BETWEEN = (0.05, 0.95)
 
 
 def played_estimands(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan) -> list[dict[str, Any]]:
@@ -191,7 +190,7 @@ def told_of_plays(
                 "refused": fmean(f.interval is None for f in same),
                 "why": _commonest(f.refused for f in same),
                 "half_width": median(half) if half else None,
-                "between": np.quantile(half, BETWEEN).tolist() if drawn and half else None,
+                "between": np.quantile(half, ASSUMED.between).tolist() if drawn and half else None,
                 "noise": median(noise) / Z if noise else None,
             }
         )
