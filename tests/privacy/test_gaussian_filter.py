@@ -396,7 +396,7 @@ def test_no_play_of_races_and_deaths_of_threads_passes_the_filter(
     """
     monkeypatch.setattr(database, "_synchronous", lambda connection, _: _quick(connection))
     passed, rules = 0, set[str]()
-    for play in range(40):
+    for play in range(20):
         rng = np.random.default_rng(play)
         ledger = Ledger(f"sqlite:///{tmp_path / f'{play}.db'}")
         asked = [
