@@ -78,7 +78,7 @@ def asked(
 
 
 @pytest.mark.check
-@pytest.mark.parametrize("sigma", [0.0, 5.0, 30.0, 200.0])
+@pytest.mark.parametrize("sigma", [0.0, 30.0, 200.0])
 @pytest.mark.parametrize(("degree", "given"), [(1, ()), (1, ("z",)), (2, ("z",)), (3, ())])
 def test_independent_columns_are_called_dependent_at_no_more_than_the_level(
     sigma: float, degree: int, given: tuple[str, ...]
