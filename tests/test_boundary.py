@@ -394,11 +394,7 @@ def run_linter(executable: str, root: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_import_contracts_hold(lint_imports: str) -> None:
-    done = run_linter(lint_imports, ROOT)
-    assert done.returncode == 0, done.stdout
-
-
+@pytest.mark.check
 def test_import_contracts_catch_a_breach(lint_imports: str, tmp_path: Path) -> None:
     for name in ("synthdp", "attacks"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))

@@ -1,5 +1,6 @@
 """The dashboard shows what was measured, and says what was not."""
 
+import io
 import json
 import re
 import runpy
@@ -7,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +33,10 @@ def lines(*names: str, **changes: Any) -> list[str]:
 def dashboard(folder: Path, written: list[str]) -> tuple[int, str, str]:
     """Exit status, what the terminal shows, the page."""
     (folder / "figures").write_text("\n".join(written), encoding="utf-8")
-    command = [sys.executable, str(SCRIPT), str(folder / "figures"), str(folder / "page.md")]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env={"COLUMNS": "250"}, check=False
-    )
-    assert done.stderr == ""
-    return done.returncode, done.stdout, (folder / "page.md").read_text(encoding="utf-8")
+    shown = io.StringIO()
+    with redirect_stdout(shown):
+        status: int = MODULE["main"](folder / "figures", folder / "page.md")
+    return status, shown.getvalue(), (folder / "page.md").read_text(encoding="utf-8")
 
 
 def told(page: str) -> dict[str, str]:

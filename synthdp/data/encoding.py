@@ -306,7 +306,7 @@ def _objects(cells: pa.Array) -> list[Any]:
         try:
             return cell.as_py()
         except (ValueError, OverflowError):  # Python has no such value, and no column holds one
-            return b""
+            return bytes(cell.as_buffer()) if hasattr(cell, "as_buffer") else b""
 
     return list(map(value, cells))
 

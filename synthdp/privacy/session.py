@@ -182,7 +182,7 @@ class Session:
         try:
             return mechanism.unpack(arrays)
         except (KeyError, ValueError, TypeError):
-            raise self._journal.damaged(purpose) from None
+            raise damaged(purpose) from None
 
 
 @withholding
@@ -473,11 +473,9 @@ class Journal:
             OutputError: it was kept, and its file is missing or another.
         """
         kept = self._lease.kept(purpose)
-        return (
-            None
-            if kept is None or kept["step"] is not None
-            else self._held(purpose, kept["sha256"])
-        )
+        if kept is None or kept["step"] is not None:
+            return None
+        return self._held(purpose, kept["sha256"])
 
     def write(self, purpose: str, arrays: Arrays, *, step: int | None = None) -> None:
         """Keep a value, or what a mechanism came to after `step` steps.
@@ -493,9 +491,8 @@ class Journal:
         path, earlier = self._path(purpose, digest), self._lease.kept(purpose)
         _write(path, content)
         self._lease.keep(purpose=purpose, step=step, sha256=digest)
-        if (
-            earlier is not None and earlier["sha256"] != digest
-        ):  # that one alone: others may be of a process that took the run since
+        # that one alone: others may be of a process that took the run since
+        if earlier is not None and earlier["sha256"] != digest:
             self._path(purpose, earlier["sha256"]).unlink(missing_ok=True)
 
     def checkpoints(self, purpose: str) -> Checkpoints:
@@ -511,17 +508,6 @@ class Journal:
         kept = self._lease.kept(purpose)
         return None if kept is None or kept["step"] is None else self._held(purpose, kept["sha256"])
 
-    def damaged(self, purpose: str) -> OutputError:
-        """The error for a file that holds something else than `purpose` releases."""
-        return OutputError(
-            f"{_file_name(purpose)} of the interrupted run is missing, damaged, or not the one that"
-            " was used",
-            hint=(
-                "bring the run's folder back as it was last written (an older copy is refused), or"
-                " start a new release with --force; the budget of this run stays spent"
-            ),
-        )
-
     def _held(self, purpose: str, digest: str) -> Arrays:
         from safetensors import SafetensorError
         from safetensors.numpy import load
@@ -534,7 +520,7 @@ class Journal:
                 raise ValueError("another file")
             arrays: Arrays = load(content)
         except (OSError, ValueError, KeyError, TypeError, SafetensorError):
-            raise self.damaged(purpose) from None
+            raise damaged(purpose) from None
         return arrays
 
     def _path(self, purpose: str, digest: str) -> Path:
@@ -550,6 +536,16 @@ class _JournalCheckpoints:
 
     def keep(self, step: int, arrays: Arrays) -> None:
         self._journal.write(self._purpose, arrays, step=step)
+
+
+def damaged(purpose: str) -> OutputError:
+    """The error for a file of a run's journal that holds something else than `purpose` releases."""
+    return OutputError(
+        f"{_file_name(purpose)} of the interrupted run is missing, damaged, or not the one that was"
+        " used",
+        hint="bring the run's folder back as it was last written (an older copy is refused), or"
+        " start a new release with --force; the budget of this run stays spent",
+    )
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -67,6 +67,9 @@ class Forecast:
         pool: stand-in rows that laws of strata and of products are taken from.
         treated: share of rows of a rare arm, where nothing is declared of it.
         uneven: standard deviation of the log odds of treatment between strata.
+        spread: standard deviation of the log of the factor by which a number's spread may differ
+            from that of the bell.
+        between: quantiles of the half widths that are told beside their median.
         common: least and largest share of the variance of a regression's terms that they have in
             common, as causes of one treatment do; where they have less, more coefficients are told.
         likely: probability of a refusal above which a release does not pay for an estimand.
@@ -89,6 +92,8 @@ class Forecast:
     pool: int = 8000
     treated: float = 0.1
     uneven: float = 0.6
+    spread: float = 0.9
+    between: tuple[float, float] = (0.05, 0.95)
     common: tuple[float, float] = (0.5, 0.95)
     likely: float = 0.2
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -156,8 +156,8 @@ class ReleaseOutcome:
     job: Job
     bundle: Path | None
     report: Path
-    verdicts: tuple[GateVerdict, ...]
-    metrics: dict[str, float]
+    verdicts: tuple[GateVerdict, ...] = field(repr=False)
+    metrics: dict[str, float] = field(repr=False)
     seconds: dict[str, float]
     warnings: tuple[str, ...]
 

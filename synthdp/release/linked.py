@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,20 +96,19 @@ class LinkedOutcome:
     job: LinkedJob
     bundle: Path
     report: Path | None
-    figures: Mapping[str, float]
+    figures: Mapping[str, float] = field(repr=False)
     seconds: Mapping[str, float]
     warnings: tuple[str, ...]
-    attack: tuple[Path, str] | None = None
+    attack: tuple[Path, str] | None = field(default=None, repr=False)
     """Where the report of the attack is, and its conclusion: for the steward."""
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON; `figures` are of real persons, without noise, for the steward alone."""
+        """As JSON, without any confidential figure."""
         plan = self.job.plan
         return {
             "run": self.job.folder.run,
             "bundle": str(self.bundle),
             "report": None if self.report is None else str(self.report),
-            "figures": dict(self.figures),
             "tables": [csv for csv, _ in table_files(self.job.linked).values()],
             "epsilon": plan.epsilon,
             "epsilon_planned": plan.epsilon_spent,

@@ -6,8 +6,9 @@ so that what refuses here is what would refuse there. The draws are public, and 
 
 A row's columns are independent, but for the terms of regressions (`Forecast.common`). The law of a
 column is that of its `known_shares`, or the stand-in one; numbers that are added up spread like a
-bell between the ends of their clip. Where nothing is declared of how many rows an arm has,
-`Forecast.treated` of them are treated, and no other arm has fewer.
+bell between the ends of their clip. Where nothing is declared of how many rows an arm has, refusals
+are those where `Forecast.treated` of them are treated, and no other arm has fewer; intervals are as
+wide as where any shares are as likely as others, and numbers spread by a drawn factor.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import chain, islice
 from statistics import fmean, median
 from typing import Any
@@ -66,9 +67,9 @@ def played_estimands(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan) -> li
     coefficients, with `why`; `likely_refused` says whether a release would then not pay for it.
 
     `figures` has each one's `group`, `refused` and `why`, and of the plays that tell it
-    `half_width`, the median of half of the 95% interval, with the sampling of rows, and `noise`,
-    the standard deviation of the noise alone. A contingency table has the noise of a cell, in rows,
-    and is never refused.
+    `half_width`, the median of half of the 95% interval, with the sampling of rows, `between`, what
+    nine of ten of them are from and to (None for a regression), and `noise`, the standard deviation
+    of the noise alone. A contingency table has the noise of a cell, in rows, and is never refused.
     """
     found = []
     for i, estimand in enumerate(spec.estimands):
@@ -83,6 +84,7 @@ def played_estimands(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan) -> li
                     "refused": 0.0,
                     "why": None,
                     "half_width": None,
+                    "between": None,
                     "noise": float(noise),
                 }
             ]
@@ -90,8 +92,7 @@ def played_estimands(spec: ReleaseSpec, domain: Domain, plan: ReleasePlan) -> li
             found.append(told | {"figures": figures})
         else:
             mechanism: Any = plan.estimands[name]
-            plays = _plays(spec, domain, estimand, mechanism)
-            found.append(told | told_of_plays(plays, most=estimand.kind == "regression"))
+            found.append(told | _told(spec, domain, estimand, mechanism, ASSUMED.plays))
     return found
 
 
@@ -121,8 +122,8 @@ def noise_for(
     """
 
     def widest(factor: float) -> float:
-        plays = _plays(spec, domain, estimand, planned.scaled(factor), ASSUMED.plays // 2)
-        asked = [f for f in told_of_plays(plays)["figures"] if f["group"] != INTERCEPT]
+        told = _told(spec, domain, estimand, planned.scaled(factor), ASSUMED.plays // 2)
+        asked = [f for f in told["figures"] if f["group"] != INTERCEPT]
         likely = [f["half_width"] for f in asked if f["refused"] <= ASSUMED.likely]
         if estimand.kind == "effect":  # its figures tell one effect, by other weights
             return min(likely, default=math.inf)
@@ -138,43 +139,59 @@ def noise_for(
     return 2**low, least
 
 
-def _plays(
-    spec: ReleaseSpec, domain: Domain, estimand: Estimand, mechanism: SumMechanism, most: int = 0
-) -> list[tuple[Figure, ...]]:
-    """The figures of an estimand in each of its plays, `most` at most."""
+def _told(
+    spec: ReleaseSpec, domain: Domain, estimand: Estimand, mechanism: SumMechanism, most: int
+) -> dict[str, Any]:
+    """What at most `most` plays come to, and as many whose laws are drawn."""
+    stand_in = StandIn(spec, domain, estimand)
+    plays = _plays(stand_in, mechanism, most)
+    if isinstance(mechanism, ProductSums):
+        return told_of_plays(plays, most=True)
+    return told_of_plays(plays, _plays(replace(stand_in, drawn=True), mechanism, most))
+
+
+def _plays(stand_in: StandIn, mechanism: SumMechanism, most: int) -> list[tuple[Figure, ...]]:
     rng = np.random.default_rng(0)  # of stand-in rows and of noise that is added to them alone
+    spec, estimand = stand_in.spec, stand_in.estimand
     kind, rows = ESTIMAND_KINDS[estimand.kind], Rows.of_spec(spec)
-    played = StandIn(spec, domain, estimand).sums(mechanism, rng)
 
     def figures() -> Iterator[tuple[Figure, ...]]:
-        for exact in played:
+        for exact in stand_in.sums(mechanism, rng):
             sums = with_noise(exact, estimand, mechanism, rng)
             yield kind.figures(spec, mechanism.domain, estimand, sums, rows)[0]
 
     each = figures()
     first = next(each)
-    count = min(most or ASSUMED.plays, max(10, ASSUMED.played_figures // len(first)))
+    count = min(most, max(10, ASSUMED.played_figures // len(first)))
     return [first, *islice(each, count - 1)]
 
 
-def told_of_plays(plays: Sequence[tuple[Figure, ...]], *, most: bool = False) -> dict[str, Any]:
-    """What plays come to. One is refused where all of its figures are, or more than half of those
-    but an intercept, if `most` would do.
+def told_of_plays(
+    plays: Sequence[tuple[Figure, ...]],
+    drawn: Sequence[tuple[Figure, ...]] = (),
+    *,
+    most: bool = False,
+) -> dict[str, Any]:
+    """What plays come to, whose widths are those of `drawn` if there are any. One is refused where
+    all of its figures are, or more than half of those but an intercept, if `most` would do.
     """
     figures = []
-    for same in zip(*plays, strict=True):
-        answered = [f for f in same if f.interval is not None]
+    for same, wide in zip(
+        zip(*plays, strict=True), zip(*(drawn or plays), strict=True), strict=True
+    ):
+        told = [figure for figure in wide if figure.interval is not None]
         half, noise = (
-            median((e[1] - e[0]) / 2 for e in ends) if (ends := [e for e in every if e]) else None
-            for every in ([f.interval for f in answered], [f.of_rows for f in answered])
+            [(e[1] - e[0]) / 2 for e in ends if e]
+            for ends in ([f.interval for f in told], [f.of_rows for f in told])
         )
         figures.append(
             {
                 "group": same[0].group,
-                "refused": 1 - len(answered) / len(plays),
+                "refused": fmean(f.interval is None for f in same),
                 "why": _commonest(f.refused for f in same),
-                "half_width": half,
-                "noise": None if noise is None else noise / Z,
+                "half_width": median(half) if half else None,
+                "between": np.quantile(half, ASSUMED.between).tolist() if drawn and half else None,
+                "noise": median(noise) / Z if noise else None,
             }
         )
     enough = 0.5 if most else 1e-9
@@ -217,13 +234,27 @@ def with_noise(
 # --- stand-in sums ---
 
 
+def _redrawn(rng: np.random.Generator, p: Floats, axis: int) -> Floats:
+    """Shares of rows `[arms, *levels]` with other ones along an axis, all as likely as others; what
+    is missing to 1 is a share of the first axis too.
+    """
+    now = p.sum(tuple(i for i in range(p.ndim) if i != axis))
+    rest = axis == 0 and now.sum() < 1 - 1e-9
+    shares = rng.dirichlet(np.ones(len(now) + rest))[: len(now)]
+    shares *= 1.0 if axis == 0 else now.sum()
+    return np.moveaxis(np.moveaxis(p, axis, -1) * (shares / np.maximum(now, 1e-300)), -1, axis)
+
+
 @dataclass(frozen=True)
 class StandIn:
-    """Stand-in rows, of which the sums of one estimand are taken."""
+    """Stand-in rows, of which the sums of one estimand are taken. Where `drawn`, each table has
+    another spread of numbers, and other shares of arms of which nothing is declared.
+    """
 
     spec: ReleaseSpec
     domain: Domain
     estimand: Estimand
+    drawn: bool = False
 
     def sums(self, mechanism: SumMechanism, rng: np.random.Generator) -> Iterator[Sums]:
         """Exact sums of one stand-in table after another, without end."""
@@ -264,9 +295,16 @@ class StandIn:
         """
         p, mean, variance = self._strata(mechanism, rng)
         rows, empty = round(expected_fit_rows(self.spec)), np.zeros((0, *p.shape[1:]))
+        asked = [{c for arm in mechanism.arms for e, _ in arm.conditions for c in e.columns}]
+        unknown = [not self._declared(c) for c in [*asked, *({name} for name in mechanism.by)]]
+        drawn, usual = p, variance
         while True:
-            drawn = self._uneven(p, rng) if self.estimand.kind == "effect" else p
-            each = np.append(drawn.ravel(), max(0.0, 1 - drawn.sum()))
+            if self.drawn:
+                drawn = reduce(partial(_redrawn, rng), np.flatnonzero(unknown), p)
+                wider = rng.lognormal(0, ASSUMED.spread) ** 2
+                variance = np.minimum(usual * wider, 1 - mean**2)  # of u from -1 to 1
+            found = self._uneven(drawn, rng) if self.estimand.kind == "effect" else drawn
+            each = np.append(found.ravel(), max(0.0, 1 - found.sum()))
             n = rng.multinomial(rows, each / each.sum())[:-1].reshape(p.shape).astype(np.float64)
             if mechanism.number is None:
                 yield NoisySums(n, empty, empty, 0.0)
@@ -324,10 +362,12 @@ class StandIn:
         placed = one.strata(decode(own.domain, codes, rng=rng), codes)
         return np.bincount(placed, minlength=one.shape[1]) / ASSUMED.pool
 
+    def _declared(self, names: Iterable[str]) -> bool:
+        return all(getattr(self.spec.columns[name], "known_shares", {}) for name in names)
+
     def _lifted(self, own: StratumSums, n: Floats, laws: Sequence[Floats]) -> Floats:
         """Shares of strata where no arm has next to no rows, unless shares are declared."""
-        asked = {name for arm in own.arms for e, _ in arm.conditions for name in e.columns}
-        if all(getattr(self.spec.columns[name], "known_shares", {}) for name in asked):
+        if self._declared({c for arm in own.arms for e, _ in arm.conditions for c in e.columns}):
             return n
         arms = n.reshape(len(n), -1).sum(1)
         wanted = np.maximum(arms, ASSUMED.treated)

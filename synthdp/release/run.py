@@ -34,7 +34,7 @@ from synthdp.model.sampling import try_constraints
 from synthdp.privacy.mechanisms.sums import Sums
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.private import Private, Released
-from synthdp.privacy.session import Session
+from synthdp.privacy.session import Session, damaged
 from synthdp.progress import advance, seconds, shown_on, stage, warn
 from synthdp.release import afterwards, gates, run_folder
 from synthdp.release.afterwards import judge_and_report
@@ -240,11 +240,18 @@ def _train(session: Session, job: Job) -> tuple[Fitted, list[str]]:
 def _decide(judge: Judge) -> tuple[Judgement, tuple[gates.GateVerdict, ...]]:
     """What the gates say, and the figures that they need; what was published is decided, and so is
     what a figure withheld: rows that are drawn again are no second try.
+
+    Raises:
+        OutputError: a gate on real rows has decided, and this is a copy of the run from before.
     """
-    job = judge.job
-    kept = gates.kept_decision(job.spec.gates, job.folder.decision) or ()
-    failed = any(not v.passed for v in kept if v.figure.value is not None)
-    if kept and (job.published or (judge.session.settled and failed)):
+    job, settled = judge.job, judge.session.settled
+    kept = gates.kept_decision(job.spec.gates, job.folder.decision)
+    real = any(gate.outside_guarantee for gate in job.spec.gates)
+    if real and settled and kept is None and not job.published:
+        raise damaged(job.folder.decision.stem)
+    failed = [v for v in kept or () if v.figure.value is not None and not v.passed]
+    withheld = any(settled or v.gate.outside_guarantee for v in failed)
+    if kept and (job.published or withheld):
         return judge.released(), kept
     judgement = judge.for_gates()
     figures = judgement.figures_for_steward() | gates.simulated_figures(job.audit)
@@ -323,14 +330,11 @@ def estimands_of(job: Job, fitted: Fitted) -> Released[dict[str, Any]] | None:
     if not job.spec.pays_for_sums:
         return None
     # Contingency tables are among the noisy tables, which every estimand's receipts then include.
-    sums = fitted.tables.map(lambda _: list[Sums]())
+    sums, spec, domain = fitted.tables.map(lambda _: list[Sums]()), job.spec, job.domain
     for released in fitted.sums.values():
         sums = sums.zip(released).map(lambda both: [*both[0], both[1]])
-    return sums.map(
-        lambda known: estimands_json(
-            job.spec, job.domain, dict(zip(fitted.sums, known, strict=True))
-        )
-    )
+    names = [*fitted.sums]
+    return sums.map(lambda s: estimands_json(spec, domain, dict(zip(names, s, strict=True))))
 
 
 def withhold_refuted(

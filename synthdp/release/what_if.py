@@ -205,5 +205,6 @@ def _of_figures(name: str, told: Mapping[str, Any]) -> Iterator[tuple[str, str]]
     for figure in figures:
         of = name if len(figures) == 1 else f"{name}, {figure['group'] or 'over all rows'}"
         wide = f"{figure['half_width']:.2g}" if figure["half_width"] else "-"
+        wide += " [{:.2g} to {:.2g}]".format(*ends) if (ends := figure.get("between")) else ""
         yield f"{of}: 95% interval, ±" + (f" of the widest of {len(widths)}" if many else ""), wide
         yield f"{of}: refused{' as a whole' if many else ''}, in plays", f"{figure['refused']:.0%}"

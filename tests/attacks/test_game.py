@@ -3,6 +3,7 @@ game.
 """
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,9 @@ from synthdp_attacks import (
     Fleet,
     FleetError,
     Game,
-    Loky,
     Public,
     ThreatModel,
+    Trainer,
     play,
 )
 from tests.attacks.runners import deadly
@@ -36,21 +37,15 @@ def has_target(rows: Codes) -> bool:
 def echoed(
     folder: Path,
     *,
-    threat: ThreatModel | None = None,
+    target: Codes = TARGET,
+    trainer: Trainer = echo,
     pairs: int = 8,
     seed: int = 1,
-    control: bool = False,
+    fleet: dict[str, Any] | None = None,
+    **more: Any,
 ) -> Game:
-    return play(
-        ROWS,
-        TARGET,
-        echo,
-        pairs=pairs,
-        rng=np.random.default_rng(seed),
-        fleet=Fleet(folder=folder / "f"),
-        threat=threat,
-        control=control,
-    )
+    own, rng = Fleet(folder=folder / "f", **(fleet or {})), np.random.default_rng(seed)
+    return play(ROWS, target, trainer, pairs=pairs, rng=rng, fleet=own, **more)
 
 
 def test_bits_are_true_and_half_the_pairs_are_challenges(tmp_path: Path) -> None:
@@ -144,30 +139,8 @@ def released(game: Game) -> list[list[list[int]]]:
     return [s.tolist() for s in (*game.shadows, *game.challenges)]
 
 
-@pytest.mark.slow
-def test_serial_and_loky_give_the_same_game(tmp_path: Path) -> None:
-    def local(rows: Codes, *, seed_sequence: np.random.SeedSequence) -> Codes:
-        return np.random.default_rng(seed_sequence.spawn(1)[0]).choice(rows, size=10)
-
-    games = [
-        play(
-            ROWS,
-            TARGET,
-            local,
-            pairs=4,
-            rng=np.random.default_rng(3),
-            fleet=Fleet(folder=tmp_path / name, runner=runner),
-        )
-        for name, runner in (("serial", Fleet(folder=tmp_path).runner), ("loky", Loky(2)))
-    ]
-    assert released(games[0]) == released(games[1])
-    assert games[0].shadow_members.tolist() == games[1].shadow_members.tolist()
-
-
 def test_models_are_independent_of_each_other(tmp_path: Path) -> None:
-    game = play(
-        ROWS, TARGET, noisy, pairs=6, rng=np.random.default_rng(3), fleet=Fleet(folder=tmp_path)
-    )
+    game = echoed(tmp_path, trainer=noisy, pairs=6)
     assert len({str(s) for s in released(game)}) == 12
 
 
@@ -182,46 +155,27 @@ def test_the_same_seed_continues_and_another_is_refused(tmp_path: Path) -> None:
 
 
 def test_pairs_spoilt_by_a_killing_training_are_dropped_whole(tmp_path: Path) -> None:
-    game = play(
-        ROWS,
-        TARGET,
-        echo,
-        pairs=6,
-        rng=np.random.default_rng(1),
-        fleet=Fleet(folder=tmp_path, runner=deadly, attempts=2),
-    )
+    game = echoed(tmp_path, pairs=6, fleet={"runner": deadly, "attempts": 2})
     assert game.lost == 1 and len(game.shadows) + len(game.challenges) == 10
     assert sum(game.shadow_members) == len(game.shadows) / 2
 
 
-def test_what_cannot_be_played_is_refused(tmp_path: Path) -> None:
-    fleet, rng = Fleet(folder=tmp_path / "g"), np.random.default_rng(1)
-    with pytest.raises(AttackError, match="pairs=3"):
-        play(ROWS, TARGET, echo, pairs=3, rng=rng, fleet=fleet)
-    with pytest.raises(AttackError, match="one encoding"):
-        play(ROWS, TARGET[:2], echo, pairs=4, rng=rng, fleet=fleet)
-    with pytest.raises(AttackError, match="lower `rows`"):
-        play(
-            ROWS,
-            TARGET,
-            echo,
-            pairs=4,
-            rng=rng,
-            fleet=fleet,
-            threat=ThreatModel(relation="replace_one", rows=40),
-        )
-    with pytest.raises(AttackError, match="say how many"):
-        play(
-            ROWS,
-            TARGET,
-            echo,
-            pairs=4,
-            rng=rng,
-            fleet=fleet,
-            threat=ThreatModel(knowledge="reference"),
-        )
-    with pytest.raises(AttackError, match="returned float64"):
-        play(ROWS, TARGET, lambda rows, *, seed_sequence: rows / 2, pairs=4, rng=rng, fleet=fleet)
+REFUSED: dict[str, dict[str, Any]] = {
+    "pairs=3": {"pairs": 3},
+    "one encoding": {"target": TARGET[:2]},
+    "lower `rows`": {"threat": ThreatModel(relation="replace_one", rows=40)},
+    "say how many": {"threat": ThreatModel(knowledge="reference")},
+    "returned float64": {"trainer": lambda rows, *, seed_sequence: rows / 2},
+}
+
+
+@pytest.mark.parametrize("told", REFUSED)
+def test_what_cannot_be_played_is_refused(tmp_path: Path, told: str) -> None:
+    with pytest.raises(AttackError, match=told):
+        echoed(tmp_path, **REFUSED[told])
+
+
+def test_an_unknown_relation_is_refused() -> None:
     with pytest.raises(AttackError, match="allowed: add_remove, replace_one"):
         ThreatModel(relation="bounded")  # type: ignore[arg-type]
 

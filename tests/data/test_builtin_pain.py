@@ -46,23 +46,6 @@ def test_a_label_without_a_present_cause_appears_at_its_leak_and_one_cause_adds_
     )
 
 
-def test_two_causes_act_independently() -> None:
-    """1 - P(label | both) is the product of what each leaves; an OR without noise, or a sum, would
-    not be.
-    """
-    table = {label: values.to_numpy() for label, values in draw(rows=ROWS).items()}
-    off = []
-    for label, own in causes.items():
-        if len(own) != 2:
-            continue
-        a, b = (table[c] for c in own)
-        neither, only_a, only_b, both = (
-            (~table[label][rows]).mean() for rows in (~a & ~b, a & ~b, ~a & b, a & b)
-        )
-        off.append(both - only_a * only_b / neither)
-    assert len(off) > 40 and abs(np.mean(off)) < 0.01
-
-
 def test_the_two_tables_share_no_rows() -> None:
     assert (frame("pain1000").to_numpy() != frame("pain5000").to_numpy()[:1000]).any(
         axis=1

@@ -39,8 +39,19 @@ def test_everybody_has_the_same_rows_of_the_stated_shape(name: str) -> None:
     assert builtin.frame(name).shape == SHAPES[name]
 
 
+def test_the_survey_has_the_papers_kinds_of_columns() -> None:
+    table = builtin.frame("synthetic")
+    assert [n for n in table if table[n].isna().any()] == ["cholesterol"]
+    kinds = {str(d) for d in table.dtypes}
+    assert {"bool", "int64", "float64", "str"} <= kinds and any("datetime64" in k for k in kinds)
+    assert 0.2 < (table["visits"] == 0).mean() < 0.7
+    assert (table["cost"] == 0).equals(table["visits"] == 0)
+
+
 @pytest.mark.check
-def test_the_wide_tables_are_those_that_figures_were_published_on() -> None:
+def test_the_tables_are_those_that_figures_were_published_on() -> None:
+    numbers = builtin.frame("synthetic").select_dtypes(["number", "bool"]).astype(float)
+    assert numbers.sum().sum() == pytest.approx(474_923.08, abs=0.01)
     assert [int(builtin.frame(name).to_numpy().sum()) for name in ("pain1000", "pain5000")] == [
         21300,
         102696,

@@ -216,6 +216,17 @@ def test_ids_are_one_exactly_by_the_rule() -> None:
     assert len(set(found.tolist())) == len({id_text(t) for t in texts})
 
 
+def test_ids_that_are_no_text_are_two_where_their_bytes_are() -> None:
+    """As one unit, of a row each, the second person's row would take the place of the first's."""
+    names = pa.array([b"M\xfcller", b"M\xf6ller", b"M\xfcller", b"Moller"], pa.binary())
+    numbers = unit_numbers(names.view(pa.string())).tolist()
+    assert (
+        numbers
+        == [0, 1, 0, 2]
+        == unit_numbers(names.view(pa.string()).dictionary_encode()).tolist()
+    )
+
+
 def test_no_id_is_no_unit_and_odd_ids_are_refused() -> None:
     assert (unit_numbers(pd.Series(list(NO_ID), dtype=object)) == -1).all()
     for odd in ([1], {"a": 1}, object()):

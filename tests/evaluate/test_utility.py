@@ -211,7 +211,7 @@ def test_a_poor_table_is_judged_and_no_learner_fails(side: str, poor: str) -> No
     tables[side] = POOR[poor](tables[side])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        report = run(*tables.values(), "ill", "kind", "dose", "day", classifiers=tuple(CLASSIFIERS))
+        report = run(*tables.values(), "ill", "kind", "dose", classifiers=tuple(CLASSIFIERS))
         settings = Evaluation(targets=("ill",), classifiers=("logistic",))
         whole = evaluate(
             *tables.values(), domain=DOMAIN, settings=settings, rng=np.random.default_rng(0)

@@ -271,10 +271,6 @@ def test_a_fully_specified_graph_measures_nothing() -> None:
     assert found.directed == (("b", "a"),)
 
 
-def test_shares_are_a_whole_budget() -> None:
-    assert sum(ROUND_SHARES.values()) == pytest.approx(1) and sum(JOINT_SHARES.values()) == 1
-
-
 def test_sharp_tests_try_more_and_ask_for_more_evidence() -> None:
     few = {1: 24, 2: 8, 3: 5}
     for weak in (0.03, float("inf"), float("nan")):

@@ -2,7 +2,6 @@
 its work.
 """
 
-import numpy as np
 import pytest
 
 from synthdp.graph import (
@@ -15,50 +14,6 @@ from synthdp.graph import (
     meek,
     orient_colliders,
 )
-from tests.graph.oracle import oracle_pc
-
-
-def random_dag(size: int, density: float, rng: np.random.Generator) -> CausalGraph:
-    names = [f"n{i}" for i in rng.permutation(size)]
-    edges = [
-        GraphEdge(a, b, directed=True, provenance="given")
-        for i, a in enumerate(names)
-        for b in names[i + 1 :]
-        if rng.random() < density
-    ]
-    return CausalGraph(tuple(sorted(names)), tuple(edges))
-
-
-def pc_with_oracle(dag: CausalGraph, knowledge: Knowledge) -> Pdag:
-    return oracle_pc(dag, knowledge).pdag()
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_tiers_only_add_true_directions(seed: int) -> None:
-    rng = np.random.default_rng(100 + seed)
-    dag = random_dag(7, 0.4, rng)
-    order = dag.order()
-    found = pc_with_oracle(dag, Knowledge(dag.nodes, tiers=(order[:3], order[3:])))
-    assert set(found.directed()) <= set(dag.directed)
-    assert set(found.directed()) >= set(dag.cpdag().directed)
-    assert {(a, b) for a, b in dag.directed if a in order[:3] and b in order[3:]} <= set(
-        found.directed()
-    )
-
-
-def test_a_full_order_in_tiers_gives_the_dag() -> None:
-    dag = random_dag(7, 0.5, np.random.default_rng(5))
-    found = pc_with_oracle(dag, Knowledge(dag.nodes, tiers=tuple((n,) for n in dag.order())))
-    assert set(found.directed()) == set(dag.directed) and not found.undirected()
-
-
-def test_required_arrows_stay_and_spread() -> None:
-    dag = CausalGraph(
-        tuple("abc"),
-        tuple(GraphEdge(x, y, directed=True, provenance="given") for x, y in ("ab", "bc")),
-    )
-    found = pc_with_oracle(dag, Knowledge(tuple("abc"), required=frozenset({("a", "b")})))
-    assert found.directed() == [("a", "b"), ("b", "c")]
 
 
 @pytest.mark.parametrize(

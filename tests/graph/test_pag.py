@@ -1,6 +1,7 @@
 """Marks of a partial ancestral graph hold of the truth, whatever columns are hidden."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from functools import cache
 from itertools import combinations
 from typing import Any
 
@@ -31,60 +32,60 @@ def pag_of(
     return pag
 
 
-def learned(
-    dag: nx.DiGraph,
-    seen: list[str],
-    known: Callable[[Pair], bool] = lambda _: False,
-    most: int = 3,
-    one: int = 1,
-) -> tuple[Pag, Separators]:
-    """The graph of perfect answers, by PC's questions of at most `most` columns, `one` separating
-    set of a pair, and those causes that are `known`.
-    """
+def searched(dag: nx.DiGraph, seen: list[str]) -> tuple[list[Pair], Separators, Ask]:
+    """Links, separating sets and perfect answers, by PC's questions of at most three columns."""
 
+    @cache
     def ask(query: Query) -> Verdict:
         a, b, given = query
         return "independent" if nx.is_d_separator(dag, {a}, {b}, set(given)) else "dependent"
 
     links = {frozenset(pair) for pair in combinations(seen, 2)}
     apart: dict[frozenset[str], list[tuple[str, ...]]] = {}
-    for order in range(most + 1):
+    for order in range(4):
         near = {n: sorted({m for p in links if n in p for m in p} - {n}) for n in seen}
         for pair in sorted(map(sorted, links)):
             sets = [s for e in pair for s in combinations([*{*near[e]} - {*pair}], order)]
             a, b = pair
             found = [s for s in sorted({*sets}) if ask((a, b, s)) == "independent"]
             if found:
-                apart[frozenset(pair)] = found[:one]
+                apart[frozenset(pair)] = found[:1]
         links -= set(apart)
-    pairs = [(min(p), max(p)) for p in links]
-    true = [(a, b) for p in pairs for a, b in (p, p[::-1]) if a in nx.ancestors(dag, b)]
-    return pag_of(seen, pairs, apart, ask, filter(known, true)), apart
+    return [(min(p), max(p)) for p in links], apart, ask
 
 
-def _some(rng: np.random.Generator) -> Callable[[Pair], bool]:
-    return lambda _: bool(rng.random() < 0.3)
+def learned(dag: nx.DiGraph, seen: list[str]) -> Pag:
+    """The graph of perfect answers."""
+    return pag_of(seen, *searched(dag, seen))
 
 
-def cases(
-    seeds: range, most: int = 3, one: int = 1
-) -> Iterator[tuple[nx.DiGraph, Pag, Separators]]:
-    """Random graphs with one or two hidden nodes, and what perfect answers show of them."""
-    for seed in seeds:
-        rng = np.random.default_rng(seed)
-        names = [f"n{i}" for i in range(int(rng.integers(5, 10)))]
-        dag = nx.DiGraph()
-        dag.add_nodes_from(names)
-        dag.add_edges_from(p for p in combinations(names, 2) if rng.random() < 2.6 / len(names))
-        hidden = set(rng.choice(names, size=int(rng.integers(1, 3)), replace=False))
-        seen = [str(n) for n in rng.permutation([n for n in names if n not in hidden])]
-        yield dag, *learned(dag, seen, _some(rng), most, one)
+@cache
+def drawn(seed: int) -> tuple[nx.DiGraph, list[str], list[Pair], Separators, Ask, list[Pair]]:
+    """A random graph with one or two hidden nodes, the others, what is found of them, and causes
+    that are known: all that no rule has a part in.
+    """
+    rng = np.random.default_rng(seed)
+    names = [f"n{i}" for i in range(int(rng.integers(5, 10)))]
+    dag = nx.DiGraph()
+    dag.add_nodes_from(names)
+    dag.add_edges_from(p for p in combinations(names, 2) if rng.random() < 2.6 / len(names))
+    hidden = set(rng.choice(names, size=int(rng.integers(1, 3)), replace=False))
+    seen = [str(n) for n in rng.permutation([n for n in names if n not in hidden])]
+    links, apart, ask = searched(dag, seen)
+    true = [(a, b) for p in links for a, b in (p, p[::-1]) if a in nx.ancestors(dag, b)]
+    return dag, seen, links, apart, ask, [p for p in true if rng.random() < 0.3]
 
 
-def errors(seeds: range, most: int = 3, one: int = 1) -> tuple[int, int]:
+def cases() -> Iterator[tuple[nx.DiGraph, Pag, Separators]]:
+    """Random graphs, and what perfect answers show of them."""
+    for dag, seen, links, apart, ask, known in map(drawn, range(GRAPHS)):
+        yield dag, pag_of(seen, links, apart, ask, known), apart
+
+
+def errors() -> tuple[int, int]:
     """Marks, and those that are false of the true ancestors."""
     marks = false = 0
-    for dag, pag, _ in cases(seeds, most, one):
+    for dag, pag, _ in cases():
         for a in pag.nodes:
             for b in pag.around[a]:
                 mark = pag.mark(at=a, other=b)
@@ -93,14 +94,14 @@ def errors(seeds: range, most: int = 3, one: int = 1) -> tuple[int, int]:
     return marks, false
 
 
-def wrong_effects(seeds: range, most: int = 3, one: int = 1) -> tuple[int, int]:
+def wrong_effects() -> tuple[int, int]:
     """Columns whose effects the graph settles, and those whose parents leave a back door open.
 
     Parents in the graph must block every path into the column in the truth (Pearl 2009, theorem
     3.3.2), to each other column.
     """
     settled = wrong = 0
-    for dag, pag, apart in cases(seeds, most, one):
+    for dag, pag, apart in cases():
         links = pag.links(apart)
         for x in pag.nodes:
             if not pag.around[x] or unsettled(links, x):
@@ -118,13 +119,13 @@ def wrong_effects(seeds: range, most: int = 3, one: int = 1) -> tuple[int, int]:
 
 @pytest.mark.check
 def test_every_mark_holds_on_random_graphs_with_hidden_columns() -> None:
-    marks, false = errors(range(GRAPHS))
+    marks, false = errors()
     assert marks > 500 and false == 0, (marks, false)
 
 
 @pytest.mark.check
 def test_what_is_settled_leaves_no_back_door_open() -> None:
-    settled, wrong = wrong_effects(range(GRAPHS))
+    settled, wrong = wrong_effects()
     assert settled > 60 and wrong == 0, (settled, wrong)
 
 
@@ -134,14 +135,14 @@ def test_an_arrow_that_is_not_visible_leaves_one_open(monkeypatch: pytest.Monkey
         return pag.arrow(a, b)
 
     monkeypatch.setattr(Pag, "visible", arrow)
-    assert wrong_effects(range(GRAPHS))[1] > 0
+    assert wrong_effects()[1] > 0
 
 
 @pytest.mark.check
 def test_r9_and_r10_find_marks_that_others_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    marks, _ = errors(range(GRAPHS))
+    marks, _ = errors()
     monkeypatch.setattr(unseen_causes, "_led", lambda *_: ())
-    assert errors(range(GRAPHS))[0] < marks
+    assert errors()[0] < marks
 
 
 def marks(rule: Any, pag: Pag, passing: Collection[tuple[str, str, str]] = ()) -> bool:
@@ -179,7 +180,7 @@ def test_a_broken_rule_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         return (("tail", b, c) for _, b, c in sorted(passing))
 
     monkeypatch.setattr(unseen_causes, "_along", along)
-    assert errors(range(GRAPHS))[1] > 0
+    assert errors()[1] > 0
 
 
 def test_false_separating_sets_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,20 +190,20 @@ def test_false_separating_sets_are_seen(monkeypatch: pytest.MonkeyPatch) -> None
         whole(pag, {pair: [()] for pair in apart}, lambda _: "dependent")
 
     monkeypatch.setitem(globals(), "orient", blind)
-    assert errors(range(GRAPHS))[1] > 0
+    assert errors()[1] > 0
 
 
 def test_a_hidden_common_cause_has_two_arrowheads() -> None:
     """x -> a <- hidden -> b <- y: a <-> b, where a DAG would need an arrow."""
     dag = nx.DiGraph([("x", "a"), ("u", "a"), ("u", "b"), ("y", "b")])
-    pag, _ = learned(dag, ["x", "a", "b", "y"])
+    pag = learned(dag, ["x", "a", "b", "y"])
     assert pag.arrow_at("a", "b") and pag.arrow_at("b", "a")
     assert pag.mark(at="x", other="a") == "circle"
 
 
 def test_a_chain_behind_a_collider_is_directed() -> None:
     dag = nx.DiGraph([("x", "a"), ("y", "a"), ("a", "b")])
-    pag, _ = learned(dag, ["x", "y", "a", "b"])
+    pag = learned(dag, ["x", "y", "a", "b"])
     assert pag.arrow("a", "b") and pag.mark(at="x", other="a") == "circle"
 
 

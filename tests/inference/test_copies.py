@@ -13,7 +13,6 @@ from synthdp import Bundle
 from synthdp.data import Domain
 from synthdp.errors import OutputError, VerifyError
 from synthdp.inference import (
-    Copies,
     InferenceSettings,
     LeastSquares,
     Measured,
@@ -231,8 +230,3 @@ def test_nothing_is_written_for_columns_that_cannot_be_served(
 def test_copies_need_no_torch(bundle: Path) -> None:
     call = f"Bundle({str(bundle)!r}).copies(2, columns=['age', 'sex'], rows=9)"
     assert heavy(call) == "pandas"
-
-
-def test_copies_are_an_iterator_of_tables(bundle: Path) -> None:
-    found: Copies = copies_of(bundle, 2, columns=["sex"], rows=10)
-    assert [len(table) for table in found] == [10, 10]

@@ -105,7 +105,7 @@ def tables_of(codes: npt.NDArray[np.uint16]) -> Iterator[tuple[int, int, Floats]
         yield i, j, counts / len(codes)
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.check) for s in (1, 2))])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.check)])
 def test_rows_of_the_model_have_the_tables_that_were_given(seed: int) -> None:
     """Total variation below .015, .008 on average (found .010, .006); independent: .09."""
     joint = law(seed)
@@ -225,9 +225,7 @@ def test_a_release_that_does_not_train_has_the_tables() -> None:
     assert max(np.abs(t - onto(joint, i, j)).sum() / 2 for i, j, t in tables_of(codes)) < 0.03
 
 
-@pytest.mark.parametrize(
-    "target", ["b", *(pytest.param(n, marks=pytest.mark.check) for n in "acd")]
-)
+@pytest.mark.parametrize("target", ["b", *(pytest.param(n, marks=pytest.mark.check) for n in "ad")])
 def test_targets_with_a_stage_of_their_own_leave_the_other_columns_tables_as_they_are(
     target: str,
 ) -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +20,19 @@ def limited(monkeypatch: pytest.MonkeyPatch, **limits: float) -> None:
     monkeypatch.setattr(balance, "SETTINGS", settings)
 
 
+@cache
 def pool() -> npt.NDArray[np.uint16]:
     rng = np.random.default_rng(1)
     a = rng.integers(0, 6, POOL)
     b = (a + rng.integers(0, 3, POOL)) % 5
     c = np.minimum(a, rng.integers(0, 4, POOL)) % 4
     return np.column_stack([a, b, c, rng.integers(0, 8, POOL)]).astype(np.uint16)
+
+
+@cache
+def plain() -> npt.NDArray[np.uint16]:
+    """Rows that follow the pool alone."""
+    return balanced(pool(), np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(10))
 
 
 def two_way_error(codes: npt.NDArray[np.uint16], weights: npt.NDArray[np.float64]) -> float:
@@ -58,11 +66,7 @@ def test_only_rows_of_the_pool_are_returned() -> None:
 
 def test_tables_that_are_not_held_are_not_spoiled() -> None:
     """Three-way tables are no further away than those of independent draws."""
-    rng = np.random.default_rng(4)
-    chosen, independent = (
-        balanced(pool(), np.ones(POOL), SIZES, rows=ROWS, rng=rng),
-        pool()[rng.choice(POOL, ROWS)],
-    )
+    independent = pool()[np.random.default_rng(4).choice(POOL, ROWS)]
 
     def cells(codes: npt.NDArray[np.uint16]) -> npt.NDArray[np.float64]:
         return np.bincount(
@@ -70,7 +74,7 @@ def test_tables_that_are_not_held_are_not_spoiled() -> None:
         ) / len(codes)
 
     assert (
-        np.abs(cells(chosen) - cells(pool())).sum()
+        np.abs(cells(plain()) - cells(pool())).sum()
         < np.abs(cells(independent) - cells(pool())).sum()
     )
 
@@ -95,13 +99,7 @@ def test_of_many_columns_a_part_of_the_pairs_is_held(
     chosen = balanced(pool(), np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(8))
     everything = two_way_error(chosen, np.ones(POOL))
     monkeypatch.undo()
-    assert (
-        two_way_error(
-            balanced(pool(), np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(8)),
-            np.ones(POOL),
-        )
-        < everything
-    )
+    assert two_way_error(plain(), np.ones(POOL)) < everything
 
 
 def test_a_round_looks_at_no_more_cells_than_memory_is_meant_for(
@@ -158,10 +156,9 @@ def test_a_measured_table_is_followed_where_the_pool_is_wrong(i: int, j: int) ->
     chosen = balanced(
         pool(), np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(10), measured=[noisy]
     )
-    without = balanced(pool(), np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(10))
     assert (
         np.abs(table_of(chosen, i, j) - truth).sum()
-        < 0.5 * np.abs(table_of(without, i, j) - truth).sum()
+        < 0.5 * np.abs(table_of(plain(), i, j) - truth).sum()
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from synthdp.data import ColumnDomain, Domain
+from synthdp.data import Domain
 from synthdp.privacy import (
     ChosenInteractions,
     Family,
@@ -21,8 +21,6 @@ from synthdp.privacy import (
     SameLevel,
     Sign,
     ToldSum,
-    accounting,
-    noise_for,
 )
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table
@@ -106,18 +104,6 @@ def test_the_event_is_of_a_choice_and_a_sum_so_many_times(domain_of: MakeDomain)
         (GumbelMaxDpEvent(30.0, 1, 3), GaussianSumsDpEvent(10.0, 2.0))
     )
     assert event == dp_accounting.SelfComposedDpEvent(both, 4)
-
-
-def test_noise_is_that_of_a_gaussian_as_costly() -> None:
-    """Within a tenth: where a calibration starts."""
-    domain = Domain((ColumnDomain("x", "categorical", ("p", "q"), False),))
-    screen = InteractionScreen(domain, 8, noise_for(0.3, 8))
-    costs = [
-        accounting.epsilon([event], delta=1e-6, adjacency="add_remove")
-        for event in (screen.event(1), dp_accounting.GaussianDpEvent(1 / 0.3))
-    ]
-    assert costs[0] == pytest.approx(costs[1], rel=0.1)
-    assert screen.scaled(2.0).noise == 2 * screen.noise
 
 
 @pytest.mark.check

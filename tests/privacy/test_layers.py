@@ -220,7 +220,7 @@ def true_gradient(plain: CausalVae, example: Tensor) -> Tensor:
 
 @pytest.mark.check
 @pytest.mark.filterwarnings("ignore:Full backward hook")
-@pytest.mark.parametrize("seed", range(18))
+@pytest.mark.parametrize("seed", range(12))  # each kind that a seed says
 @pytest.mark.parametrize("clip", [1e-2, 1.0, 1e3])
 def test_clipped_sum_of_the_causal_vae_equals_autograd(
     seed: int, clip: float, even_latents: Streams

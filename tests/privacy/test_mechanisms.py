@@ -18,7 +18,6 @@ from synthdp.data import Codes, ColumnDomain, Domain, LevelGroups
 from synthdp.privacy import DiscreteGaussianDpEvent, RoundedGaussianDpEvent, accounting
 from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.calibration import (
-    EPSILON_TOLERANCE,
     _scales,
     adaptive_round,
     expected_fit_rows,
@@ -400,10 +399,6 @@ def test_rate_and_batch_are_constants_of_the_spec(example: tuple[ReleaseSpec, Re
     assert expected_fit_rows(release) == 800
     assert training.rate == 50 / 800
     assert training.expected_batch == 50
-
-
-def test_tolerance_leaves_little() -> None:
-    assert EPSILON_TOLERANCE <= 0.02
 
 
 def test_levels_beyond_sixteen_bits_cannot_be_declared() -> None:

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from synthdp.data import ColumnDomain, Domain, LevelGroups
-from synthdp.privacy import GumbelMaxDpEvent, accounting
+from synthdp.privacy import GumbelMaxDpEvent, InteractionScreen, accounting
+from synthdp.privacy import noise_for as noise_of_choices
 from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.mechanisms import pair_screen
 from synthdp.privacy.mechanisms.pair_screen import (
@@ -212,10 +213,14 @@ def test_a_column_of_too_many_levels_is_refused(domain_of: MakeDomain) -> None:
         screen.choose([("a", "b")])
 
 
-def test_noise_is_that_of_a_gaussian_as_costly() -> None:
+@pytest.mark.parametrize(
+    ("kind", "kept", "noise"),
+    [(PairScreen, 900, noise_for(0.3, 900)), (InteractionScreen, 8, noise_of_choices(0.3, 8))],
+)
+def test_noise_is_that_of_a_gaussian_as_costly(kind: Any, kept: int, noise: float) -> None:
     """Within a tenth: where a calibration starts."""
     domain = Domain((ColumnDomain("x", "categorical", ("p", "q"), False),))
-    screen = PairScreen(domain, kept=900, noise=noise_for(0.3, 900))
+    screen = kind(domain, kept, noise)
     costs = [
         accounting.epsilon([event], delta=1e-6, adjacency="add_remove")
         for event in (screen.event(1), dp_accounting.GaussianDpEvent(1 / 0.3))

@@ -131,6 +131,7 @@ def moves(
     more = table.copy()
     more[cell] += 1
     one, two = measure(test, table, present), measure(test, more, present)
+    assert two.weight >= one.weight, "a replaced row would move it by two bounds"
     score, weight = abs(two.score - one.score), abs(two.weight - one.weight)
     return score, weight, abs(two.variance - one.variance)
 
@@ -209,17 +210,6 @@ def test_adversarial_rows_stay_below_the_charge_and_come_near(
     assert (reached >= 0.9 * allowed).all()
     name = f"{test}: largest part of the score's bound that a search reached"
     figure(name, float(reached[0]), own.score_moves)
-
-
-@pytest.mark.check
-@pytest.mark.parametrize("test", TESTS)
-def test_a_row_more_never_takes_weight_away(test: RankTest) -> None:
-    """So that replacing a row moves the weight by one bound only."""
-    for table in small_tables():
-        for cell in np.ndindex(table.shape):
-            more = table.copy()
-            more[cell] += 1
-            assert measure(test, more).weight >= measure(test, table).weight
 
 
 @pytest.mark.parametrize("test", TESTS)

@@ -99,8 +99,7 @@ SHAPES = [
 
 
 @pytest.mark.check
-@pytest.mark.parametrize("rows", [100, 1024])
-@pytest.mark.parametrize("scale", [0.3, 3.0, 64.0])
+@pytest.mark.parametrize(("rows", "scale"), [(100, 0.3), (100, 3.0), (100, 64.0), (1024, 64.0)])
 @pytest.mark.parametrize(("hidden", "latent", "sizes"), SHAPES)
 def test_an_example_that_adds_nothing_changes_no_bit(
     hidden: int, latent: int, sizes: tuple[int, ...], scale: float, rows: int, train: Train

@@ -187,17 +187,24 @@ def followed(
     return seen
 
 
+OTHERWISE = {
+    "not averaged": replace(SETTINGS, ema=0.0),
+    "empty batches": replace(SETTINGS, rate=0.02),
+    "in groups": replace(SETTINGS, rate=0.9, expected_batch=400.0),
+}
+
+
 @pytest.mark.check
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    "settings",
+    ("kind", "settings"),
     [
-        SETTINGS,
-        replace(SETTINGS, ema=0.0),
-        replace(SETTINGS, rate=0.02),
-        replace(SETTINGS, rate=0.9, expected_batch=400.0),
+        *(pytest.param(kind, SETTINGS, id=f"{kind}, as planned") for kind in KINDS),
+        *(
+            pytest.param(kind, settings, id=f"{kind}, {name}")
+            for kind in ("direct logits in two groups", "targets")
+            for name, settings in OTHERWISE.items()
+        ),
     ],
-    ids=["as planned", "not averaged", "empty batches", "in groups"],
 )
 def test_each_model_is_the_one_that_the_kernel_trains(
     kind: str, settings: DpSgd, tables: Tables, adam: Callable[..., None]

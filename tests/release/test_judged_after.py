@@ -3,6 +3,7 @@ and an error of the judging is told to the steward by its kind alone.
 """
 
 import errno
+import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,10 @@ import pytest
 import yaml
 
 from synthdp.data import Domain, encode
-from synthdp.errors import budget_note
+from synthdp.errors import BudgetError, GateError, OutputError, budget_note
 from synthdp.evaluate import EvaluationReport
 from synthdp.privacy.session import Session
-from synthdp.release import job, release, resume
+from synthdp.release import job, judge, release, resume
 from synthdp.spec import load_spec
 from synthdp.verify import verify_bundle
 from tests.builders import predict_spec, predict_table
@@ -194,3 +195,47 @@ def test_a_disk_that_does_not_take_the_decision_is_told_and_the_run_goes_on_late
     assert failed.code == 2, failed.err
     assert "cannot write to" in failed.err and "No space left on device" in failed.err
     assert synthdp("resume", tiny.out).code == 0 and verify_bundle(tiny.bundle).ok
+
+
+@pytest.fixture
+def withheld(tiny: Any) -> Any:
+    """A spec whose gate on real rows withholds its bundle, whatever is drawn."""
+    return tiny.write(gates=[REAL_GATE | {"at_most": 0.0}])
+
+
+def test_what_a_gate_on_real_rows_saw_is_in_no_frame_of_its_error(withheld: Any) -> None:
+    """Tools that collect the variables of a traceback have what these are shown as."""
+    made = withheld.release()
+    with pytest.raises(GateError):
+        made.check_passed()
+    assert made.metrics["tv1"] > 0 and str(made.metrics["tv1"]) not in repr(made)
+
+
+def test_a_copy_of_a_run_does_not_ask_a_gate_on_real_rows_again(
+    withheld: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each draw is another look at rows. The copy is of before the gate, and has all values."""
+    copy = withheld.folder / "copy"
+    with monkeypatch.context() as patch:
+        judged = judge.Judge.for_gates
+        patch.setattr(
+            judge.Judge,
+            "for_gates",
+            lambda self: shutil.copytree(withheld.out, copy) and judged(self),
+        )
+        assert withheld.release().failed
+    monkeypatch.setattr(EvaluationReport, "metrics", lambda _: {"tv1": 0.0})
+    with pytest.raises(OutputError, match="decision of the interrupted run is missing"):
+        resume(copy)
+    assert not (copy / "bundle").exists()
+
+
+def test_a_gate_on_real_rows_has_decided_though_the_ledger_did_not_answer_then(
+    withheld: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "settle", dying(partial(BudgetError, "the ledger is gone")))
+        with pytest.raises(BudgetError, match="is gone"):
+            withheld.release()
+    monkeypatch.setattr(EvaluationReport, "metrics", lambda _: {"tv1": 0.0})
+    assert resume(withheld.out).failed and not withheld.bundle.exists()

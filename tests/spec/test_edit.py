@@ -157,7 +157,7 @@ def places(node: Any, *loc: str | int) -> list[tuple[tuple[str | int, ...], Any]
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: str(path.stem))
 def test_random_edits_of_every_spec_touch_few_lines(path: Path) -> None:
-    edit_at_random(path, 20 if path.stat().st_size < 30_000 else 4)
+    edit_at_random(path, 8 if path.stat().st_size < 30_000 else 2)
 
 
 @pytest.mark.slow

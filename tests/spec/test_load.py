@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synthdp.errors import SpecError, SpecProblem
@@ -41,7 +41,7 @@ def test_a_key_that_is_replaced_by_its_own_value_changes_nothing(file: Path) -> 
     text = file.read_text(encoding="utf-8")
     tree, _ = read(text)
     assert tree is not None
-    for path, value in list(places(tree))[::5]:
+    for path, value in list(places(tree))[::11]:
         again, mistakes = read(replaced(text, {path: value}, path="s.yaml"))
         assert again is not None and not mistakes and again.value() == tree.value(), path
         assert again.place(("sampling",))[0] == tree.place(("sampling",))[0], path
@@ -215,43 +215,6 @@ def _only_spec_errors(text: str) -> None:
 @given(st.text())
 def test_any_text(text: str) -> None:
     _only_spec_errors(text)
-
-
-_ATOMS = [
-    "x", "1", "-1", "1e-5", "1e300", ".nan", "null", "true", "no", "'", '"a', "*a", "&b", "!t",
-    "[", "{", "2020-01-01", "<<", '"\\0"', "->", "a -> b", "age -> sex", "-> ",
-]  # fmt: skip
-_KEYS = ["kind", "type", "lower", "age", "causes", "x", "<<"]
-
-
-def _flow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    entries = st.lists(st.tuples(st.sampled_from(_KEYS), inner).map(": ".join), max_size=3)
-    return st.lists(inner, max_size=3).map(lambda v: f"[{', '.join(v)}]") | entries.map(
-        lambda v: f"{{{', '.join(v)}}}"
-    )
-
-
-_YAML = st.recursive(st.sampled_from(_ATOMS), _flow, max_leaves=6)
-
-
-@pytest.mark.check
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.data())
-def test_any_change_to_a_spec(data: st.DataObject) -> None:
-    lines = TEXT.splitlines()
-    for _ in range(data.draw(st.integers(1, 4))):
-        at = data.draw(st.integers(0, len(lines) - 1))
-        change = data.draw(st.sampled_from(["value", "drop", "copy", "splice"]))
-        if change == "value" and ":" in lines[at]:
-            lines[at] = f"{lines[at].split(':')[0]}: {data.draw(_YAML)}"
-        elif change == "splice":
-            cut = data.draw(st.integers(0, len(lines[at])))
-            lines[at] = lines[at][:cut] + data.draw(_YAML) + lines[at][cut:]
-        elif change == "copy":
-            lines.insert(data.draw(st.integers(0, len(lines))), lines[at])
-        elif len(lines) > 1:
-            del lines[at]
-    _only_spec_errors("\n".join(lines))
 
 
 def test_loading_imports_nothing_heavy() -> None:

@@ -2,9 +2,6 @@
 not, and that it costs little.
 """
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -158,19 +155,3 @@ def test_what_is_only_rare_together_is_not_refused() -> None:
     assert refused("age >= 18", *ORDER, "age < 10") == [
         (11, "#1 'age >= 18'")
     ]  # and hides no true contradiction
-
-
-@pytest.mark.check
-def test_only_a_spec_with_constraints_imports_numpy() -> None:
-    specs = Path(__file__).parents[2] / "specs"
-    code = (
-        "import sys; from pathlib import Path; from synthdp.spec.load.loader import load_spec;"
-        " load_spec(Path(sys.argv[1]))\n"
-    )
-    code += "print([m for m in ('numpy', 'pandas', 'torch') if m in sys.modules])"
-    for name, expected in (("adult", "[]"), ("rand-hie", "['numpy']")):
-        command = [sys.executable, "-c", code, str(specs / f"{name}.yaml")]
-        assert (
-            subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-            == expected
-        )

@@ -9,8 +9,6 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from docs.site.reference import (
-    PATTERNS,
-    Section,
     _default,
     _parts,
     allowed,
@@ -135,40 +133,6 @@ def test_every_field_is_told_in_its_section_or_where_its_section_points_to() -> 
             if not re.search(here.format(name), told[section.title], re.MULTILINE)
         }
         assert missing <= {section.kind.partition(":")[0]}  # which the title tells
-
-
-def test_limits_in_words() -> None:
-    assert allowed({"type": "integer", "minimum": 1, "maximum": 2000}) == "integer, 1 to 2,000"
-    assert (
-        allowed({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 0.5})
-        == "number, above 0, below 0.5"
-    )
-    assert (
-        allowed({"type": "array", "minItems": 2, "maxItems": 2, "items": {"type": "string"}})
-        == "texts (2)"
-    )
-    assert allowed({"anyOf": [{"enum": ["a", "b c"]}, {"type": "null"}]}) == "`a`, `b c`"
-    assert {allowed({"type": "string", "pattern": pattern}) for pattern in PATTERNS} == set(
-        PATTERNS.values()
-    )
-    assert Section("gates[]", "", Privacy).link == "[`gates[]`](#gates)"
-
-
-def test_values_in_yaml() -> None:
-    for value in [
-        "plain",
-        "1",
-        "true",
-        "a: b",
-        "",
-        "-",
-        'say "x"',
-        [1.5, {"a": ["b, c"]}],
-        "2001-01-01",
-        None,
-        False,
-    ]:
-        assert _value(flow(value)) == value
 
 
 def test_an_example_that_is_not_allowed_is_found() -> None:

@@ -1,6 +1,7 @@
 """Smoothed margins and two-way tables against the tables that the noise was added to."""
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -87,6 +88,7 @@ KINDS: dict[str, tuple[Callable[[np.random.Generator], Floats], ColumnDomain, Co
 }
 
 
+@cache
 def smoothed(
     kind: str, sigma: float, seed: int, *, told: float = 1.0
 ) -> tuple[Floats, Floats, SmoothPair]:

@@ -173,7 +173,7 @@ ROWS = st.lists(
 
 @pytest.mark.check
 @pytest.mark.parametrize("with_numbers", [False, True])
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(ROWS, ROWS, st.randoms(use_true_random=False))
 def test_what_stays_of_one_id_is_a_function_of_its_own_rows(
     with_numbers: bool, shared: Listed, own: Listed, order: Any

@@ -58,7 +58,9 @@ def test_a_release_is_judged_for_the_steward_alone(ward: Path) -> None:
     assert not problems(done.bundle)
     files = [p.read_bytes() for p in done.bundle.rglob("*") if p.is_file()]
     assert not any(b"told_apart" in text or b"next_auc" in text for text in files)
-    assert "quality tv_persons" in str(done)
+    shown = str(done) + json.dumps(done.to_json())  # logs and notebooks are sent on
+    assert len(done.figures) > 5 and not [name for name in done.figures if name in shown]
+    assert str(done.figures["tv_persons"]) not in repr(done)
 
 
 def test_of_an_error_on_rows_the_kind_is_told(ward: Path, monkeypatch: pytest.MonkeyPatch) -> None:
