@@ -383,7 +383,7 @@ def _value(cell: str) -> Any:
     if re.fullmatch(r"[-+]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?", cell):
         cell = cell.replace(",", "")
     found = drafts.said(f"value: {cell}").get("value")
-    return cell if found is None else found
+    return cell if found is None or "#" in cell else found
 
 
 def _turned(text: str, cause: str, effect: str, *, path: str) -> str:
