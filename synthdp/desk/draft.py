@@ -22,7 +22,6 @@ from synthdp.errors import BoundaryError, OutputError, SynthdpError, withheld
 
 CHANGED = "the file was changed by another program; nothing was written"
 Json = dict[str, Any]
-EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0)  # forecast besides a spec's own
 
 
 class Text:
@@ -31,6 +30,8 @@ class Text:
     `claims` and `said` at 0, for the text as it is; an `option` at another epsilon.
     """
 
+    EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0)  # forecast besides a spec's own
+
     def __init__(self, path: Path, text: str) -> None:
         self.text, self.seen = text, hashlib.sha256(text.encode()).hexdigest()
         self.content, self.found = drafts.said(text), check(text, path)
@@ -38,7 +39,7 @@ class Text:
         self.columns, self.told, self.steps = list[Any](), dict[float, Json](), list[float]()
         if self.found.spec is not None:
             own = self.found.spec.content.privacy.epsilon
-            others = {*EPSILONS} - {own}  # the nearest first
+            others = {*self.EPSILONS} - {own}  # the nearest first
             self.steps = [0.0, *sorted(others, key=lambda e: max(e / own, own / e))]
 
     def count(self, step: float) -> None:
