@@ -18,13 +18,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from itertools import chain, islice
+from itertools import chain, count, islice
 from statistics import fmean, median
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
@@ -162,8 +162,8 @@ def _plays(stand_in: StandIn, mechanism: SumMechanism, most: int) -> list[tuple[
 
     each = figures()
     first = next(each)
-    count = min(most, max(10, ASSUMED.played_figures // len(first)))
-    return [first, *islice(each, count - 1)]
+    plays = min(most, max(10, ASSUMED.played_figures // len(first)))
+    return [first, *islice(each, plays - 1)]
 
 
 def told_of_plays(
@@ -298,10 +298,10 @@ class StandIn:
         asked = [{c for arm in mechanism.arms for e, _ in arm.conditions for c in e.columns}]
         unknown = [not self._declared(c) for c in [*asked, *({name} for name in mechanism.by)]]
         drawn, usual = p, variance
-        while True:
+        for i in count():
             if self.drawn:
                 drawn = reduce(partial(_redrawn, rng), np.flatnonzero(unknown), p)
-                wider = rng.lognormal(0, ASSUMED.spread) ** 2
+                wider = math.exp(2 * ASSUMED.spread * ndtri((0.5 + i * 0.618034) % 1))  # evenly
                 variance = np.minimum(usual * wider, 1 - mean**2)  # of u from -1 to 1
             found = self._uneven(drawn, rng) if self.estimand.kind == "effect" else drawn
             each = np.append(found.ravel(), max(0.0, 1 - found.sum()))
