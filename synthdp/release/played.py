@@ -179,10 +179,10 @@ def told_of_plays(
     for same, wide in zip(
         zip(*plays, strict=True), zip(*(drawn or plays), strict=True), strict=True
     ):
-        told = [figure for figure in wide if figure.interval is not None]
+        answered = [figure for figure in wide if figure.interval is not None]
         half, noise = (
             [(e[1] - e[0]) / 2 for e in ends if e]
-            for ends in ([f.interval for f in told], [f.of_rows for f in told])
+            for ends in ([f.interval for f in answered], [f.of_rows for f in answered])
         )
         figures.append(
             {
