@@ -71,7 +71,7 @@ def test_one_world_alone_is_refused() -> None:
         Counts.at(SCORES, np.ones(6, dtype=bool))
 
 
-@pytest.mark.parametrize("models", [10, 30])
+@pytest.mark.parametrize("models", [10, 20, 50])
 @pytest.mark.parametrize(
     ("hit", "alarm"), [(0.5, 0.5), (0.05, 0.05), (0.632, 0.01), (0.9, 0.3), (0.99, 0.01)]
 )
@@ -190,7 +190,7 @@ SHAPES = {
 
 @pytest.mark.check
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("models", [100, 1000])
+@pytest.mark.parametrize("models", [100, 250, 1000])
 def test_the_interval_at_a_low_rate_covers_the_truth_on_both_sides(models: int, shape: str) -> None:
     """The threshold is read off the same scores; an interval of the TPR there alone covers in half
     of all games.

@@ -348,7 +348,7 @@ def test_the_desk_is_small() -> None:
               (".py", ".js", ".css", ".html")]  # fmt: skip
     lines = {p.name: p.read_text(encoding="utf-8").splitlines() for p in files}
     lines["command"] = inspect.getsource(desk).splitlines()
-    assert sum(map(len, lines.values())) <= 1540
+    assert sum(map(len, lines.values())) <= 1541
     assert max(len(line) for told in lines.values() for line in told) <= 100
     script, style = ("\n".join(lines[name]) for name in ("desk.js", "desk.css"))
     assert re.findall(r"; *[\w}].*", script + style) + re.findall("{.+", style) == []
