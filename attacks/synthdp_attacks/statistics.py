@@ -121,7 +121,8 @@ def advantage(counts: Counts, *, confidence: float = CONFIDENCE) -> Interval:
 
     The interval recovers variances from Clopper-Pearson limits of the two rates (Newcombe, 1998,
     method 10, with exact limits in place of Wilson's): it stays wide where the plain normal one
-    collapses.
+    collapses. The lower end holds. The upper one may be too low for an attack that is nearly always
+    right: both hold in .93 of games of 30 models at rates of .99 and .01.
     """
     tpr = clopper_pearson(counts.true_positives, counts.positives, confidence=confidence)
     fpr = clopper_pearson(counts.false_positives, counts.negatives, confidence=confidence)
@@ -140,10 +141,7 @@ def difference(first: Interval, second: Interval) -> Interval:
 
 
 def models_to_tell(confidence: float = CONFIDENCE) -> int:
-    """Fewest models of each world that can show an advantage above 0.
-
-    An attack that is always right reaches it.
-    """
+    """Fewest models of each world with which an attack that is always right shows an advantage."""
     return next(
         models
         for models in count(1)
