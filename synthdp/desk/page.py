@@ -56,7 +56,7 @@ def shown(draft: Draft) -> Json:
     if now.found.spec is None:
         status = [f"not a spec yet; mistakes: {len(now.found.mistakes)}"]
     else:
-        rows = f"at most {unit.get('max_rows')} rows of one {unit.get('column')}"
+        rows = f"rows of one {unit.get('column')}, at most {unit.get('max_rows')}"
         status = [f"protected: {unit['meaning']}, {'one row' if unit['kind'] == 'row' else rows}"]
         counting = f"counting {len(now.columns)} of {len(now.found.spec.content.modelled)}"
         status += told["said"].split("\n") if told else [f"{counting} columns"]

@@ -57,6 +57,18 @@ def test_a_killed_worker_loses_no_finished_model(runs: Path, fleet: Any) -> None
     assert sum(n - 1 for i, n in counted.items() if i != 5) <= 1
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_task_that_always_kills_is_reported_and_the_rest_finishes(
+    runs: Path, workers: int, fleet: Any
+) -> None:
+    own = fleet(runner=Loky(workers), attempts=3)
+    harvest = own.run(squares(runs, kills=lambda i, run: i == 2), 6, fingerprint="a")
+    assert harvest.failed == (2,)
+    assert values(harvest) == {i: i * i for i in range(6) if i != 2}
+    assert runs_of(runs)[2] == 3
+
+
 class Interrupted:
     """A serial runner that is interrupted after three tasks."""
 
@@ -75,6 +87,12 @@ def test_after_ctrl_c_the_rest_is_run(tmp_path: Path, runs: Path, fleet: Any) ->
     assert values(harvest) == {i: i * i for i in range(8)}
     assert runs_of(runs) == dict.fromkeys(range(8), 1)
     assert not list((tmp_path / "f").glob("*.tmp"))
+
+
+def test_results_of_another_run_are_refused(runs: Path, fleet: Any) -> None:
+    fleet().run(squares(runs), 2, fingerprint="a")
+    with pytest.raises(FleetError, match="another run"):
+        fleet().run(squares(runs), 2, fingerprint="b")
 
 
 class Planted:

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp_attacks import Dask, Fleet, FleetError, Progress, Sealed, Serial
+from synthdp_attacks import Codes, Dask, Fleet, FleetError, Game, Progress, Sealed, Serial, play
 from tests.attacks.runners import runs_of, squares, values
 
 pytestmark = pytest.mark.check
 
 LocalCluster: Any = pytest.importorskip("distributed").LocalCluster
 
+ROWS = np.arange(120).reshape(40, 3) % 7
 CANARY = "canary-4711"
 
 
@@ -37,6 +38,21 @@ def cluster() -> Iterator[Any]:
         yield cluster
 
 
+def test_serial_and_dask_give_the_same_game(tmp_path: Path, processes: str) -> None:
+    def sampled(rows: Codes, *, seed_sequence: np.random.SeedSequence) -> Codes:
+        return np.random.default_rng(seed_sequence.spawn(1)[0]).choice(rows, size=10)
+
+    def game(name: str, runner: Serial | Dask) -> Game:
+        fleet, rng = Fleet(folder=tmp_path / name, runner=runner), np.random.default_rng(3)
+        return play(ROWS, ROWS[0], sampled, pairs=4, rng=rng, fleet=fleet)
+
+    serial, dask = game("serial", Serial()), game("dask", Dask(processes))
+    assert [s.tolist() for s in (*serial.shadows, *serial.challenges)] == [
+        s.tolist() for s in (*dask.shadows, *dask.challenges)
+    ]
+    assert serial.shadow_members.tolist() == dask.shadow_members.tolist()
+
+
 @pytest.mark.check
 def test_a_task_that_always_kills_is_reported_and_nothing_else_runs_twice(
     tmp_path: Path, runs: Path, processes: str
@@ -47,6 +63,15 @@ def test_a_task_that_always_kills_is_reported_and_nothing_else_runs_twice(
     assert harvest.failed == (2,)
     assert values(harvest) == {i: i * i for i in range(8) if i != 2}
     assert runs_of(runs) == {i: 1 + (i == 2) for i in range(8)}
+
+
+@pytest.mark.slow
+def test_a_task_that_kills_once_is_run_again(tmp_path: Path, runs: Path, processes: str) -> None:
+    harvest = Fleet(folder=tmp_path / "f", runner=Dask(processes)).run(
+        squares(runs, kills=lambda i, run: i == 5 and run == 1), 12, fingerprint="a"
+    )
+    assert harvest.failed == () and sorted(harvest.results) == list(range(12))
+    assert runs_of(runs) == {i: 1 + (i == 5) for i in range(12)}
 
 
 def test_an_error_comes_through_and_no_log_tells_it_or_the_rows(

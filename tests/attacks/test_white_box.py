@@ -348,6 +348,24 @@ def test_a_model_that_learnt_its_rows_by_heart_is_seen_by_its_likelihood_on_ever
 
 
 @pytest.mark.check
+def test_a_white_box_that_ignores_its_rows_gives_nothing_away(tmp_path: Path) -> None:
+    def ignorant(rows: Codes, *, seed_sequence: np.random.SeedSequence) -> WhiteBox:
+        rng = np.random.default_rng(seed_sequence)
+        return WhiteBox(
+            rng.integers(3, size=(30, 4)),
+            {"elbo": lambda record: float(rng.normal()), "constant": lambda record: 1.0},
+        )
+
+    for judge in LIKELIHOODS:
+        report = attacked(tmp_path, ignorant, main=("elbo", judge), claim=Claim(0.1, 0.0), seed=2)
+        assert report.main.advantage.contains(0)
+        assert report.main.auc.contains(0.5)
+        assert not report.refutes_claim
+        assert all(row.advantage.contains(0) and row.auc.contains(0.5) for row in report.table)
+        assert len(report.table) == 4
+
+
+@pytest.mark.check
 def test_what_cannot_be_scored_is_refused(tmp_path: Path) -> None:
     def scoring(score: Callable[[Codes], float], name: str = "elbo") -> Trainer:
         return lambda rows, *, seed_sequence: WhiteBox(ROWS, {name: score})

@@ -51,6 +51,7 @@ SPECS: dict[str, str | bytes] = {
     "ten thousand arrows in a ring": TEXT.replace(
         "  edges:\n", "  edges:\n" + "".join(f"    - x{i} -> x{i + 1}\n" for i in range(10_000))
     ),
+    "duplicate key": TEXT + "synthdp: 1\n",
     "nul": TEXT.replace("synthdp: 1", "synthdp: 1\0"),
     "escaped nul in a category": TEXT.replace("[age, sex]", '["a\\0b", sex]'),
     "byte order mark inside": TEXT.replace("synthdp: 1", "synthdp: \ufeff1"),
@@ -59,13 +60,20 @@ SPECS: dict[str, str | bytes] = {
     "UTF-16": TEXT.encode("utf-16"),
     "UTF-32": TEXT.encode("utf-32"),
     "half a character": TEXT + 'x: "\\ud800"\n',
+    "not a number": TEXT.replace("epsilon: 1", "epsilon: .nan"),
+    "infinity": TEXT.replace("epsilon: 1", "epsilon: .inf"),
+    "minus infinity": TEXT.replace("epsilon: 1", "epsilon: -.INF"),
     "nan by name": TEXT.replace("epsilon: 1", "epsilon: nan"),
+    "merge key": TEXT + "<<: {synthdp: 2}\n",
+    "anchor": TEXT.replace("epsilon: 1", "epsilon: &e 1"),
     "huge exponent": TEXT.replace("epsilon: 1", "epsilon: 1e999999"),
     "tiny exponent": TEXT.replace("epsilon: 1", "epsilon: 1e-999999"),
     "tiny delta": TEXT.replace("delta: 1e-5", "delta: 5e-324"),
     "huge integer": TEXT.replace("value: 48842", f"value: 1{'0' * 5000}"),
     "huge whole number as exponent": TEXT.replace("value: 48842", "value: 1e308"),
     "lists for everything": "[" + "[]," * 90_000 + "]",
+    "complex key": "? [a, b]\n: 1\n",
+    "two documents": TEXT + "---\nsynthdp: 1\n",
     "directive": "%TAG ! tag:evil.org,2000:\n---\n" + TEXT.replace("synthdp: 1", "synthdp: !x 1"),
     "pickle": (
         b"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94\x8c\x06system\x94\x93\x94."
@@ -83,6 +91,10 @@ SPECS: dict[str, str | bytes] = {
     ),
     "a home folder for a path": TEXT.replace("path: people.csv", "path: ~/people.csv"),
     "a nul in a path": TEXT.replace("path: people.csv", 'path: "people\\0.csv"'),
+    "a dataset id that climbs": TEXT.replace("id: people", "id: ../../people"),
+    "a dataset id of dots": TEXT.replace("id: people", "id: '..'"),
+    "a dataset id that is absolute": TEXT.replace("id: people", "id: /etc/people"),
+    "a dataset id with a line break": TEXT.replace("id: people", 'id: "people\\n"'),
     "SQL for a dataset id": TEXT.replace("id: people", 'id: "x\'; DROP TABLE synthdp_ledger; --"'),
 }
 
@@ -316,4 +328,4 @@ def test_a_wrong_value_anywhere_ends_in_the_declared_error(text: str, value: Any
             node = node[key]
         node[place[-1]] = value
         with contextlib.suppress(SpecError):
-            parse_spec(yaml.dump(spoilt, Dumper=yaml.CSafeDumper), path="spec")
+            parse_spec(yaml.safe_dump(spoilt), path="spec")

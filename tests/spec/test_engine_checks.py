@@ -114,6 +114,12 @@ def test_what_it_cannot_do(bad: Any, told: str) -> None:
         check(fill_defaults(bad()))
 
 
+def test_duckdb_is_no_engine_any_more() -> None:
+    told = "let what a file says of a whole column decide how one row is read.*arrow for files"
+    with pytest.raises(ValueError, match=told):
+        spec("duckdb")
+
+
 def test_an_address_belongs_to_dask() -> None:
     with pytest.raises(ValueError, match="neither backend nor engine is dask"):
         spec("arrow", address="tcp://127.0.0.1:8786")
