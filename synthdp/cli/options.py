@@ -210,8 +210,6 @@ def _epilog(examples: Sequence[str]) -> str:
     return "\n\n".join([head, *(f"`{example}`" for example in examples)])
 
 
-# --- progress ---
-
 PLAIN_SECONDS = 8.0  # of silence before a plain line
 
 
@@ -245,15 +243,17 @@ class ProgressDisplay:
         self._running: dict[str, tuple[Any, _Plain]] = {}
         self._between = _Plain("working")
         self._ended = threading.Event()
+        self._teller = threading.Thread(target=self._tell, name="progress", daemon=True)
         self._telling = threading.Lock()  # no line of a stage comes after its last one
 
     def __enter__(self) -> ProgressDisplay:
         self._progress.start()
-        threading.Thread(target=self._tell, name="progress", daemon=True).start()
+        self._teller.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
+        self._teller.join()  # no line comes after what the command prints at its end
         self._progress.stop()
 
     def start(self, title: str) -> Advance:

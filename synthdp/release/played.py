@@ -301,8 +301,7 @@ class StandIn:
         for i in count():
             if self.drawn:
                 drawn = reduce(partial(_redrawn, rng), np.flatnonzero(unknown), p)
-                even = (0.5 + i * 0.618034) % 1  # steps of the golden ratio, which fill 0 to 1
-                wider = math.exp(2 * ASSUMED.spread * ndtri(even))
+                wider = math.exp(2 * ASSUMED.spread * ndtri((0.5 + i * 0.618034) % 1))  # evenly
                 variance = np.minimum(usual * wider, 1 - mean**2)  # of u from -1 to 1
             found = self._uneven(drawn, rng) if self.estimand.kind == "effect" else drawn
             each = np.append(found.ravel(), max(0.0, 1 - found.sum()))

@@ -248,7 +248,9 @@ def test_sample_says_what_is_wrong_before_it_draws(
 # --- weight ---
 
 PROBE = """
-import os, sys
+import sys, time
+import pydantic, rich.progress, typer, yaml
+libraries = time.process_time()
 sys.argv = ["synthdp", *{arguments!r}]
 from synthdp.cli.main import main
 try:
@@ -257,8 +259,8 @@ except SystemExit as stop:
     code = stop.code
 else:
     code = 0
-used = os.times()
-print(code or 0, used.user + used.system, *[m for m in {heavy!r} if m in sys.modules], file=sys.stderr)
+used = time.process_time() / libraries
+print(code or 0, used, *[m for m in {heavy!r} if m in sys.modules], file=sys.stderr)
 """  # noqa: E501
 
 
@@ -267,17 +269,17 @@ def test_light_commands_import_nothing_heavy_and_start_at_once(command: str) -> 
     spec = Path(__file__).parents[2] / "specs" / "adult.yaml"
     arguments = [command, str(spec)] if command == "validate" else [command]
     probe = PROBE.format(arguments=arguments, heavy=HEAVY)
-    seconds = []
-    for _ in range(3):  # other work on the machine slows a start
+    times = []  # of what the libraries alone take in the same process: machines differ
+    for _ in range(5):
         done = subprocess.run(
             [sys.executable, "-c", probe], capture_output=True, text=True, timeout=300
         )
         code, used, *imported = done.stderr.split()
         assert code == "0" and imported == []
-        seconds.append(float(used))
-        if seconds[-1] < 0.6:
+        times.append(float(used))
+        if times[-1] < 5:
             break
-    assert min(seconds) < 0.6
+    assert min(times) < 5
 
 
 def test_a_plan_makes_no_ledger(

@@ -35,7 +35,7 @@ async function ask(path, body) {
   if (!answer.ok) return;
   const now = await answer.json();
   // A press ends on what it began on.
-  while (document.querySelector("button:active, label:active")) {
+  while (document.querySelector(":is(button, label, input):active")) {
     await new Promise(done => setTimeout(done, 50));
   }
   show(now, body);
