@@ -261,7 +261,7 @@ else:
     code = 0
 used = time.process_time() / libraries
 print(code or 0, used, *[m for m in {heavy!r} if m in sys.modules], file=sys.stderr)
-"""  # noqa: E501
+"""
 
 
 @pytest.mark.parametrize("command", ["--help", "validate", "schema"])
