@@ -31,7 +31,7 @@ class Release:
         run: the run's id in the ledger.
         bundle: what was published.
         report: the steward's report (HTML). It is computed on real rows and is never to be shared.
-            None of linked tables, which are not judged on real rows yet.
+            None where nothing was to be judged.
         epsilon, delta: the guarantee of the bundle.
         gates: each gate's metric and its bound in words, all of which held.
         seconds: wall time of each stage.

@@ -201,7 +201,6 @@ def unit_places(values: Cells, known: Mapping[str, int]) -> npt.NDArray[np.int64
     """The number that `known` has for `id_text` of each row's id; -1 without an id, and -2 for one
     that it has not.
     """
-
     return _units(values, lambda text: known.get(text, -2))
 
 
@@ -306,7 +305,8 @@ def _objects(cells: pa.Array) -> list[Any]:
         try:
             return cell.as_py()
         except (ValueError, OverflowError):  # Python has no such value, and no column holds one
-            return bytes(cell.as_buffer()) if hasattr(cell, "as_buffer") else b""
+            own = cell.as_buffer() if hasattr(cell, "as_buffer") else f"\xff{cell.value}"
+            return own.encode("latin-1") if isinstance(own, str) else bytes(own)
 
     return list(map(value, cells))
 
