@@ -195,9 +195,7 @@ def test_a_release_is_decided_on(browser: Any, tmp_path: Path, width: int, schem
         page.keyboard.press("Tab")
         page.keyboard.type("the board agreed")
         page.keyboard.press("Tab")
-        page.keyboard.down("Space")  # publish; the answer to the reason comes while it is down
-        page.wait_for_timeout(1000)
-        page.keyboard.up("Space")
+        page.keyboard.press("Space", delay=1000)  # publish; while it is down, an answer comes
         page.get_by_text("Still open: red line not answered: audits").wait_for()
         for name in ("audits", "unit", "declarations", "same table", "selection"):
             page.locator(f"fieldset:has(legend:text-matches('^{name}:')) input").first.focus()

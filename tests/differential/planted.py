@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthdp.bundle import descriptions, write
+from synthdp.bundle import write
 from synthdp.errors import DataError
 from synthdp.evaluate import dp_scores
 from synthdp.model import Constraints, fit
@@ -136,7 +136,7 @@ def readme_that_tells_of_misfits(patch: Patch, rows: Rows) -> None:
     told = "Some values lay outside the domain.\n"
     around(
         patch,
-        descriptions,
+        write.descriptions,  # type: ignore[attr-defined]
         "readme",
         lambda true, *args, **how: true(*args, **how) + told * bool(rows.misfits),
     )
@@ -215,7 +215,7 @@ def spec_of_the_exact_rows(patch: Patch, rows: Rows) -> None:
         dataset = spec.dataset.model_copy(update={"rows": counted})
         return true(spec.model_copy(update={"dataset": dataset}))
 
-    around(patch, descriptions, "public_spec", published)
+    around(patch, write.descriptions, "public_spec", published)  # type: ignore[attr-defined]
 
 
 def ledger_entry_of_the_look(patch: Patch, rows: Rows) -> None:
