@@ -54,6 +54,21 @@ def test_short_stages_are_one_line(capfd: pytest.CaptureFixture[str]) -> None:
     assert re.fullmatch(r"judge on real rows: \d\.\d s\n", shown(capfd, lasts=0.05))
 
 
+def test_no_line_comes_after_a_display_has_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, told = threading.Event(), list[str]()
+
+    def slow(_: ProgressDisplay, text: str) -> None:
+        begun.set()
+        time.sleep(0.2)
+        told.append(text)
+
+    monkeypatch.setattr(options, "PLAIN_SECONDS", 0.05)
+    monkeypatch.setattr(ProgressDisplay, "tell", slow)
+    with ProgressDisplay():
+        assert begun.wait(60)
+    assert told
+
+
 def test_a_terminal_has_a_bar_instead(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
