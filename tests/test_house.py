@@ -15,7 +15,7 @@ pytestmark = pytest.mark.check
 
 
 MOST = {
-    "lines of the product": 90_802,
+    "lines of the product": 90_872,
     "files": 288,
     "decisions per 100 lines of code": 27.6,
     "imports, % of lines": 6.7,

@@ -13,6 +13,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,9 +24,9 @@ import sqlalchemy
 from sqlalchemy.dialects.postgresql import DOUBLE_PRECISION
 from sqlalchemy.sql import quoted_name
 
-from synthdp.data.column_domain import ColumnDomain, id_text, is_missing
+from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.domain import Domain
-from synthdp.data.encoding import Codes, encode_column, read_values
+from synthdp.data.encoding import Codes, encode_column, read_values, unit_texts
 from synthdp.data.kinds.kind import Floats
 from synthdp.data.level_groups import LevelGroups
 from synthdp.errors import BoundaryError, DataError, by_kind
@@ -40,7 +41,7 @@ from synthdp.privacy.engines.statements import (
     check_kinds,
 )
 from synthdp.privacy.noise import Randomness
-from synthdp.privacy.readers.query import ASK, RUNS, database, print_all_digits
+from synthdp.privacy.readers.query import ASK, RUNS, database, decoded, give_each_value
 from synthdp.privacy.table import CHUNK_ROWS, Columns, Side, Summands
 from synthdp.spec.model import SqlSource
 
@@ -61,6 +62,8 @@ POSTGRESQL_KINDS: Mapping[int, Kind] = {
 """By the number of a type: fixed since they exist (pg_type.dat)."""
 OLDEST = 130_000
 """The first version of PostgreSQL that draws a key itself (`Dialect.fresh`)."""
+HUGE, TINY = Decimal(2**1024 - 2**970), Decimal(f"{5**1075}e-1075")
+"""From where on the nearest number of 64 bits is infinite, and up to where it is 0."""
 BROKE = "the database broke off its answer"
 Keyed = tuple[Sequence[str], list[Floats], Codes]
 """Rows: `id_text` of their ids; the numbers of each date, NaN where there is none; levels."""
@@ -81,7 +84,7 @@ class SqlEngine:
     check: Callable[[Sequence[str]], object]
     folder: Path
     kinds: dict[str, Any] = field(default_factory=dict)
-    short: set[str] = field(default_factory=set)
+    reals: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Find out what the columns are; `check` sees their names."""
@@ -93,12 +96,11 @@ class SqlEngine:
                 for column, number in types.items():
                     other = f"PostgreSQL's {REFUSED.get(number, f'number {number}')}"
                     self.kinds[column] = POSTGRESQL_KINDS.get(number, other)
-                # 700: `real`, of 32 bits. PostgreSQL casts its .1 to .10000000149011612 of 64 bits.
-                # A driver reads the fewest digits that tell it from its neighbours, `0.1`, and so
-                # does `SqlEngine._source`. The nearest number of 64 bits to some digits is the same
-                # for PostgreSQL and Python, which both round correctly.
-                self.short.update(c for c, number in types.items() if number == 700)
+                self.reals.update((c, _digits) for c, number in types.items() if number == 700)
                 check_kinds(self.reading.domain, self.kinds)
+                for own in self.reading.domain.columns:
+                    if own.ranged and self.kinds[own.name] == "decimal":
+                        self.kinds[own.name], self.reals[own.name] = "real", _nearest
                 if (unit := self.reading.id_column) is not None:
                     check_id_kind(unit, self.kinds[unit])
             else:
@@ -183,20 +185,16 @@ class SqlEngine:
     @property
     def _source(self) -> sqlalchemy.CTE:
         """The query's columns under our own names; the query's are quoted by SQLAlchemy, for the
-        database. Numbers of 32 bits are those of their digits, which OFFSET 0 has PostgreSQL find
-        once a row and not once a comparison.
+        database. Of `reals` OFFSET 0 has PostgreSQL find the numbers of 64 bits once a row and not
+        once a comparison.
         """
         names = [quoted_name(name, True) for name in self.reading.names.values()]
         asked = sqlalchemy.text(self._query).columns(*map(sqlalchemy.column, names))
-        cells = [
-            sqlalchemy.cast(sqlalchemy.cast(cell, sqlalchemy.Text), DOUBLE_PRECISION)
-            if cell.name in self.short
-            else cell
-            for cell in asked.subquery("synthdp_query").c
-        ]
+        given = asked.subquery("synthdp_query").c
+        cells = [self.reals[c.name](c) if c.name in self.reals else c for c in given]
         own = self._own.names.values()
         made = sqlalchemy.select(*(c.label(name) for c, name in zip(cells, own, strict=True)))
-        return (made.offset(0) if self.short else made).cte(SOURCE)
+        return (made.offset(0) if self.reals else made).cte(SOURCE)
 
     @property
     def _query(self) -> str:
@@ -225,7 +223,7 @@ class SqlEngine:
                 if name == "postgresql":
                     connection = connection.execution_options(postgresql_readonly=True)
                     _check_server(connection)
-                    print_all_digits(connection)
+                    give_each_value(connection)
                 else:
                     _teach(connection, self.reading)
                 yield connection, name
@@ -245,6 +243,29 @@ class SqlEngine:
 
 def _statement(name: str) -> Statement:
     return Statement(POSTGRESQL) if name == "postgresql" else _InSqlite(SQLITE)
+
+
+def _digits(cell: Any) -> Any:
+    """A number of 32 bits as its digits. PostgreSQL casts .1 to .10000000149011612 of 64 bits; a
+    driver reads the fewest digits that tell it from its neighbours, `0.1`. The number of 64 bits
+    that is nearest to some digits is the same for PostgreSQL and Python: both round correctly.
+    """
+    return sqlalchemy.cast(sqlalchemy.cast(cell, sqlalchemy.Text), DOUBLE_PRECISION)
+
+
+def _nearest(cell: Any) -> Any:
+    """The number of 64 bits that is nearest to a decimal one, as Python has it: infinite beyond the
+    largest, and 0 up to half the smallest. A cast of PostgreSQL's refuses these, and all rows with
+    one.
+    """
+    infinite = sqlalchemy.literal(float("inf"), DOUBLE_PRECISION)
+    return sqlalchemy.case(
+        (cell == sqlalchemy.literal(Decimal("NaN")), sqlalchemy.cast("NaN", DOUBLE_PRECISION)),
+        (cell >= sqlalchemy.literal(HUGE), infinite),
+        (cell <= sqlalchemy.literal(-HUGE), -infinite),
+        (sqlalchemy.func.abs(cell) <= sqlalchemy.literal(TINY), 0.0),
+        else_=sqlalchemy.cast(cell, DOUBLE_PRECISION),
+    )
 
 
 def _check_server(connection: sqlalchemy.Connection) -> None:
@@ -274,40 +295,53 @@ class _InSqlite(Statement):
     """A statement whose levels, misfits and ids are functions of this process (`_teach`)."""
 
     def level(self, cell: str, column: ColumnDomain, kind: Kind, group: Sequence[int]) -> str:
-        return f"synthdp_level({self.bound(column.name, 'TEXT')}, {cell})"
+        return f"synthdp_level({self.bound(column.name, 'TEXT')}, {_given(cell)})"
 
     def misfits(self, cell: str, column: ColumnDomain, kind: Kind) -> list[str]:
-        found = f"synthdp_misfit({self.bound(column.name, 'TEXT')}, {cell})"
+        found = f"synthdp_misfit({self.bound(column.name, 'TEXT')}, {_given(cell)})"
         return [f"{found} = {i}" for i in range(3)]
 
     def number(self, cell: str, column: ColumnDomain, kind: Kind) -> str:
         ends = (self.bound(end, "REAL") for end in (column.lower, column.upper))
-        return f"synthdp_number({self.bound(column.name, 'TEXT')}, {cell}, {', '.join(ends)})"
+        name = self.bound(column.name, "TEXT")
+        return f"synthdp_number({name}, {_given(cell)}, {', '.join(ends)})"
 
     def unit(self, cell: str, kind: Kind) -> str:
-        return f"synthdp_unit({cell})"
+        return f"synthdp_unit({_given(cell)})"
+
+
+def _given(cell: str) -> str:
+    """A cell as two arguments: whether it is a text, and its value, which of a text is its bytes,
+    since the driver's own way fails for one that is no UTF-8, and with it the statement.
+    """
+    text = f"typeof({cell}) = 'text'"
+    return f"{text}, CASE WHEN {text} THEN CAST({cell} AS BLOB) ELSE {cell} END"
 
 
 def _teach(connection: sqlalchemy.Connection, reading: Reading) -> None:
     """Give SQLite the functions that read one value."""
     domain = reading.domain
+    (encoding,) = connection.execute(sqlalchemy.text("PRAGMA encoding")).one()
+
+    def series(text: bool, value: Any) -> pd.Series[Any]:
+        return pd.Series([decoded(value, encoding) if text else value], dtype=object)
 
     @lru_cache(maxsize=1 << 18, typed=True)
-    def read(name: str, value: Any) -> tuple[int, int]:
-        found = encode_column(domain[name], pd.Series([value], dtype=object))
+    def read(name: str, text: bool, value: Any) -> tuple[int, int]:
+        found = encode_column(domain[name], series(text, value))
         wrong = (found.wrong_type, found.outside, found.unexpected_missing)
         return int(found.codes[0]), wrong.index(1) if any(wrong) else -1
 
     @lru_cache(maxsize=1 << 18, typed=True)
-    def number(name: str, value: Any, lower: float, upper: float) -> float | None:
-        (found,) = read_values(domain[name], pd.Series([value], dtype=object)).numbers
+    def number(name: str, text: bool, value: Any, lower: float, upper: float) -> float | None:
+        (found,) = read_values(domain[name], series(text, value)).numbers
         return None if np.isnan(found) else float(np.clip(found, lower, upper))
 
     functions: dict[str, tuple[int, Callable[..., Any]]] = {
-        "synthdp_level": (2, lambda name, value: read(name, value)[0]),
-        "synthdp_misfit": (2, lambda name, value: read(name, value)[1]),
-        "synthdp_number": (4, number),
-        "synthdp_unit": (1, lambda value: "" if is_missing(value) else id_text(value)),
+        "synthdp_level": (3, lambda *cell: read(*cell)[0]),
+        "synthdp_misfit": (3, lambda *cell: read(*cell)[1]),
+        "synthdp_number": (5, number),
+        "synthdp_unit": (2, lambda *cell: unit_texts(series(*cell))[0]),
         "synthdp_sha256": (1, lambda text: hashlib.sha256(text.encode()).hexdigest()),
     }
     driver: Any = connection.connection.driver_connection

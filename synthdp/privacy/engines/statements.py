@@ -27,7 +27,7 @@ from synthdp.privacy.engines import COIN_BITS, Reading, limit
 from synthdp.privacy.table import Columns
 from synthdp.spec.model import RESOLUTION_SECONDS
 
-REALS = ("real", "decimal")
+REALS = {"real": "FLOAT8", "decimal": "NUMERIC"}  # ranges have no decimal ones (`on_sql._nearest`)
 SOURCE, LEVEL, UNIT, NUMBER = "synthdp_source", "synthdp_l", "synthdp_u", "synthdp_n"
 NAN = "{} = CAST('NaN' AS {})"  # whether a number is none, whatever its bits
 WHOLE = "^[+-]?[0-9]+([.]0*)?$"  # a plain whole number
@@ -139,7 +139,7 @@ class Statement:
         return f"COALESCE(CASE WHEN {text} ~ '{WHOLE}' THEN {sign} || {digits} ELSE {text} END, '')"
 
     def _absent(self, cell: str, value: str, column: ColumnDomain, kind: Kind) -> str:
-        nan = f" OR {NAN.format(value, self._number(column, kind))}" if kind in REALS else ""
+        nan = f" OR {NAN.format(value, REALS[kind])}" if kind in REALS else ""
         return f"({cell} IS NULL{nan})"
 
     def _comparable(self, cell: str, column: ColumnDomain, kind: Kind) -> str:
@@ -148,12 +148,8 @@ class Statement:
         if kind == "truth" and column.ranged:
             return f"CAST(CASE WHEN {cell} THEN 1 ELSE 0 END AS FLOAT8)"
         if kind in REALS or (column.ranged and kind == "whole"):
-            return f"CAST({cell} AS {self._number(column, kind)})"
+            return f"CAST({cell} AS {REALS.get(kind, 'FLOAT8')})"
         return cell
-
-    def _number(self, column: ColumnDomain, kind: Kind) -> str:
-        """The type in which numbers are compared: codes by all their digits."""
-        return "NUMERIC" if kind == "decimal" and not column.ranged else "FLOAT8"
 
     def _literal(self, value: Any, kind: Kind) -> str:
         sql = {"text": "TEXT", "truth": "BOOLEAN", "whole": "BIGINT", "day": "DATE"}

@@ -11,7 +11,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import sqlalchemy
 
@@ -49,7 +51,7 @@ def read_query(
             engine.connect, f"the database of {source.url_env} does not answer", RUNS
         ) as connection:
             by_kind(
-                lambda: print_all_digits(connection),
+                lambda: give_each_value(connection),
                 f"the database of {source.url_env} breaks off",
                 RUNS,
             )
@@ -98,9 +100,47 @@ def database(source: SqlSource, folder: Path) -> sqlalchemy.Engine:
     )
 
 
-def print_all_digits(connection: sqlalchemy.Connection) -> None:
-    """Have PostgreSQL give the digits that tell a number from its neighbours, whatever a server,
-    database or role was set to (version 12 and later). Others do so by themselves.
+def give_each_value(connection: sqlalchemy.Connection) -> None:
+    """Have the driver give each value of a row, whatever a server, a database or a role was set to.
+
+    PostgreSQL prints the digits that tell a number from its neighbours (others do so by
+    themselves). What Python has no value for would be an error of all rows: so times come as
+    texts, year first, those after the year 9999 as NumPy's, and a text that is no UTF-8 as bytes.
     """
+    driver: Any = connection.connection.driver_connection
+    if connection.dialect.name == "sqlite":
+        driver.text_factory = decoded
     if connection.dialect.name == "postgresql":
         connection.execute(sqlalchemy.text("SET extra_float_digits = 1"))
+        connection.execute(sqlalchemy.text("SET datestyle = ISO"))
+    if connection.dialect.driver == "psycopg":
+        from psycopg.types.string import TextLoader
+
+        class Days(TextLoader):
+            def load(self, data: Any) -> Any:
+                return _day(bytes(data).decode())
+
+        for kind in ("date", "timestamp"):
+            driver.adapters.register_loader(kind, Days)
+        for kind in ("timestamptz", "time", "timetz", "interval"):
+            driver.adapters.register_loader(kind, TextLoader)
+
+
+def _day(text: str) -> str | np.datetime64:
+    """A day or an instant as PostgreSQL prints it: a text in Python's calendar, and NumPy's, to the
+    second, outside of it.
+    """
+    if text.endswith("infinity"):
+        return np.datetime64(-(2**60) if text[0] == "-" else 2**60, "s")
+    year, _, rest = text.removesuffix(" BC").partition("-")
+    if "." in rest or (len(year) == 4 and not text.endswith("BC")):
+        return text
+    return np.datetime64(f"{1 - int(year) if text.endswith('BC') else int(year):05d}-{rest}")
+
+
+def decoded(text: bytes, encoding: str = "UTF-8") -> str | bytes:
+    """A text; its bytes where they are none in `encoding`."""
+    try:
+        return text.decode(encoding)
+    except UnicodeDecodeError:
+        return text

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synthdp.data import Domain, LevelGroups, encode_column
+from synthdp.data import Domain, LevelGroups, encode_column, id_text
 from synthdp.errors import DataError
 from synthdp.privacy import read_query
 from synthdp.privacy.engines import on_sql
@@ -162,6 +162,54 @@ def test_numbers_of_32_bits_are_those_of_their_digits(
     assert sorted(sample[:, 0].tolist()) == [0, 1, 2, 3, 4]
     frame = read_query(source, folder=Path(), check=list, check_rows=float)
     assert sorted(frame["v"]) == sorted(float(t) for t in texts), "read into memory"
+
+
+LARGEST, LEAST = 2**1024 - 2**970, Decimal(f"{5**1075}e-1075")  # whose nearest of 64 bits changes
+STRANGE: dict[str, tuple[Any, list[str]]] = {
+    "numeric": (
+        {"type": "number", "lower": -5, "upper": 5, "bins": 5, "spikes": [0], "missing": True},
+        ["1", "NaN", "1e400", "-1e400", str(LARGEST), str(LARGEST - 1), "1e-400"]
+        + [f"{LEAST:f}", f"-{LEAST:f}", f"{LEAST:f}1"],
+    ),
+    "date": (
+        {"type": "datetime", "lower": "2020-01-01", "upper": "2021-01-01", "bins": 5},
+        ["2020-05-01", "10000-01-01", "infinity", "-infinity", "0044-03-15 BC", "5874897-12-31"],
+    ),
+    "timestamp": (
+        {"type": "datetime", "lower": "2020-01-01", "upper": "2021-01-01", "bins": 5},
+        ["2020-05-01 12:00:00.5", "infinity", "-infinity", "0044-03-15 12:00 BC", "294276-12-31"],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", STRANGE)
+@pytest.mark.parametrize("style", ["ISO, MDY", "German", "SQL, DMY", "Postgres, MDY"])
+def test_no_value_is_an_error_of_all_rows(
+    server: Server, monkeypatch: pytest.MonkeyPatch, kind: str, style: str
+) -> None:
+    """Not those that Python or numbers of 64 bits lack either: each is read by itself, and the
+    database and memory have one level and one misfit of it.
+    """
+    declared, texts = STRANGE[kind]
+    domain = Domain.from_spec(build_spec({"v": declared}).columns)
+    (column,) = domain.columns
+    url = filled(server, "t", {"n": "integer", "v": kind}, [])
+    server.run(f"ALTER DATABASE {url.rsplit('/', 1)[1]} SET datestyle = '{style}'")
+    database = url.rsplit("/", 1)[1]
+    for n, text in enumerate(texts):
+        server.run(f"INSERT INTO t VALUES ({n}, '{text}')", database=database)
+    monkeypatch.setenv("TEST_DB_URL", url)
+    source = WHOLE.model_copy(update={"query": "select v from t order by n"})
+    values = read_query(source, folder=Path(), check=list, check_rows=float)["v"]
+    engine = SqlEngine(source, reading_of(domain), list, Path())
+    (found,), survey = engine.count(LevelGroups(domain, {}), [("v",)]), engine.survey()
+    own = encode_column(column, values)
+    assert found.tolist() == np.bincount(own.codes, minlength=column.levels).tolist()
+    assert survey.misfits.tolist() == [[own.wrong_type, own.outside, own.unexpected_missing]]
+    assert own.wrong_type == 0
+    assert kind == "numeric" or len({id_text(value) for value in values}) == len(texts)
+    alone = [encode_column(column, values[i : i + 1]).codes[0] for i in range(len(texts))]
+    assert alone == own.codes.tolist()
 
 
 def test_no_row_leaves_the_server(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

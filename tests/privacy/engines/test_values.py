@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from synthdp.data import ColumnDomain, Domain, LevelGroups, encode_column
 from synthdp.errors import DataError
+from synthdp.privacy import read_query
 from synthdp.privacy.engines import statements
 from synthdp.privacy.engines.on_arrow import ArrowEngine
 from synthdp.privacy.engines.on_sql import SqlEngine
@@ -131,24 +132,32 @@ MIXED: list[Any] = [
         Datetime(type="datetime", lower="2020-01-01", upper="2021-01-01", bins=3),
     ],
 )
+@pytest.mark.parametrize("encoding", ["UTF-8", "UTF-16le"])
 def test_sqlite_reads_each_value_by_its_own_type(
-    column: Column, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    column: Column, encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also a text that is none in its encoding, which the driver refuses by itself."""
     with sqlite3.connect(tmp_path / "s.db") as connection:
+        connection.execute(f"pragma encoding = '{encoding}'")
         connection.execute("create table t (v)")
         connection.executemany("insert into t values (?)", [(v,) for v in MIXED])
+        connection.execute("insert into t values (cast(x'ff41ff' as text))")
     connection.close()
     monkeypatch.setenv("TEST_DB_URL", f"sqlite:///{tmp_path / 's.db'}")
     domain = Domain.from_spec({"v": column})
     source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select v from t;")
     engine = SqlEngine(source, reading_of(domain), list, Path())
-    whole = encode_column(domain["v"], pd.Series(MIXED, dtype=object))
+    given = read_query(source.model_copy(update={"query": "select v from t"}), **HERE)["v"]
+    assert given[:-1].tolist() == MIXED and isinstance(given.iloc[-1], bytes | str)
+    whole = encode_column(domain["v"], pd.Series([*MIXED, b"\xffA\xff"], dtype=object))
+    assert encode_column(domain["v"], given).codes.tolist() == whole.codes.tolist()
     (found,) = engine.count(LevelGroups(domain, {}), [("v",)])
     assert found.tolist() == np.bincount(whole.codes, minlength=domain["v"].levels).tolist()
     wanted = [[whole.wrong_type, whole.outside, whole.unexpected_missing]]
     assert engine.survey().misfits.tolist() == wanted
 
 
+HERE: dict[str, Any] = {"folder": Path(), "check": list, "check_rows": float}
 DAY = Datetime(type="datetime", lower="2020-01-01", upper="2021-01-01", bins=2)
 LETTER = Categorical(type="categorical", categories=("a",))
 CODE = TextCode(type="text-code", codes=("a1",), prefix=1)
