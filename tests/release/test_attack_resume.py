@@ -36,6 +36,7 @@ from synthdp.progress import Advance, unheard
 from synthdp.release import RunFolder, resume
 from synthdp.spec import load_spec
 from synthdp.verify import verify_bundle
+from synthdp_attacks import RUNNERS, Serial
 from tests.builders import audit_record, one_audit
 from tests.release.conftest import internal
 
@@ -66,6 +67,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> Trained:
         found.seeds.append((*seed_sequence.entropy, *seed_sequence.spawn_key))  # type: ignore[misc]
         return released
 
+    monkeypatch.setitem(RUNNERS, "loky", lambda workers, address: Serial())
     monkeypatch.setattr(shadow_models, "SIDE_BY_SIDE", 1)
     monkeypatch.setattr(power, "TABLE_RELEASES", 1)
     monkeypatch.setattr(ShadowTrainer, "__call__", call)
