@@ -320,8 +320,9 @@ def _given(cell: str) -> str:
 
 def _teach(connection: sqlalchemy.Connection, reading: Reading) -> None:
     """Give SQLite the functions that read one value."""
-    domain = reading.domain
-    (encoding,) = connection.execute(sqlalchemy.text("PRAGMA encoding")).one()
+    domain, driver = reading.domain, connection.connection.driver_connection
+    assert driver is not None
+    ((encoding,),) = driver.execute("PRAGMA encoding")
 
     def series(text: bool, value: Any) -> pd.Series[Any]:
         return pd.Series([decoded(value, encoding) if text else value], dtype=object)
@@ -344,6 +345,5 @@ def _teach(connection: sqlalchemy.Connection, reading: Reading) -> None:
         "synthdp_unit": (2, lambda *cell: unit_texts(series(*cell))[0]),
         "synthdp_sha256": (1, lambda text: hashlib.sha256(text.encode()).hexdigest()),
     }
-    driver: Any = connection.connection.driver_connection
     for name, (arguments, function) in functions.items():
         driver.create_function(name, arguments, function, deterministic=True)
