@@ -154,14 +154,21 @@ def power(game: MechanismGame, claim: CurveClaim, *, runs: int, repeats: int = R
 
 
 def powerful(game: MechanismGame, *, delta: float, adjacency: Adjacency, runs: int) -> Sized:
-    """The game with the smallest unit that has the wanted power, or else with the most power."""
+    """The game with the smallest unit that has the wanted power, or else with the most power.
+
+    Audits that are simulated together share their runs, which move them together: a power of .9 is
+    seen as .975 in one of twenty simulations, and so it must be seen in three.
+    """
     best: Sized | None = None
+    enough = (1 + POWER) / 2  # higher than wanted, for the error of the simulation
     for sized in _growing(game, adjacency):
         claim = CurveClaim.of([sized.event()], delta=delta, adjacency=adjacency)
         detected = power(sized, claim, runs=runs)
+        if detected >= enough:
+            detected = min(detected, *(power(sized, claim, runs=runs) for _ in range(2)))
         if best is None or detected > best[2]:
             best = sized, claim, detected
-        if detected >= (1 + POWER) / 2:  # higher than wanted, for the error of the simulation
+        if detected >= enough:
             break
     if best is None:
         raise ValueError("no unit to audit")
