@@ -19,7 +19,7 @@ from synthdp.api.text import forecast_text
 from synthdp.errors import SpecError, SpecProblem, SynthdpError, disk_errors
 from synthdp.files import draft_of, sync
 from synthdp.spec.addresses import home, ledger_address, sqlite_file
-from synthdp.spec.checks.columns import unanswered
+from synthdp.spec.checks.columns import likely_id, unanswered
 from synthdp.spec.edit import add_arrow, add_item, arrows, drop, drop_arrow, set_value
 from synthdp.spec.load.loader import own_text, spec_text, with_lists
 from synthdp.spec.load.wording import Loc, field_of
@@ -48,6 +48,7 @@ __all__ = [
     "figures",
     "forecast",
     "keep",
+    "likely_id",
     "said",
     "set_value",
     "spec_text",

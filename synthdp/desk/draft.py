@@ -141,17 +141,14 @@ def shut(draft: Draft) -> None:
             raise BoundaryError("the desk connects to nothing, and starts nothing")
         if event == "import" and f"{args[0]}.".startswith(READERS):
             raise BoundaryError(f"the desk reads no tables, and so does not import {args[0]}")
-        if event == "sqlite3.connect" and not _is_ledger(args[0], draft):
-            raise BoundaryError("the desk opens no database but the ledger")
+        if event == "sqlite3.connect":
+            asked = os.path.realpath(str(args[0]).removeprefix("file:").partition("?")[0])
+            if draft.now.apart.ledger is None or asked != os.path.realpath(draft.now.apart.ledger):
+                raise BoundaryError("the desk opens no database but the ledger")
         if event == "open" and isinstance(args[0], str | bytes) and _of_rows(args[0], draft):
             raise BoundaryError("the desk opens no rows, and no figures of rows")
 
     sys.addaudithook(hook)
-
-
-def _is_ledger(given: object, draft: Draft) -> bool:
-    asked, file = str(given).removeprefix("file:").partition("?")[0], draft.now.apart.ledger
-    return file is not None and os.path.realpath(asked) == os.path.realpath(file)
 
 
 def _of_rows(given: str | bytes, draft: Draft) -> bool:

@@ -27,7 +27,7 @@ STANDS_FOR: dict[Any, Loc] = {
     "bins": ("bins", "edges"),
     "levels": ("categories", "codes", "value_labels", "false", "true"),
 }
-OWN = {"row": ("kind", "meaning"), **drafts.FIELDS}
+OWN = {"row": ("kind",), "id": ("kind", "column", "max_rows"), **drafts.FIELDS}
 MODES = [(told.partition(":")[0], told) for told in drafts.MODES.split("; ")]
 NAMED = {"tiers": "Tier {}, names parted by commas; no arrow goes back to an earlier one",
          "latent": "Unseen cause {}: the columns that it acts on"}  # fmt: skip
@@ -37,6 +37,7 @@ ROWS = [(name, name) for name in ("", "approximate", "public")]
 UNITS = (("row", "each row: right only if nobody can have two"),
          ("id", "all rows of one id, such as a person or a school"))  # fmt: skip
 TEXTS = {"unit", "meaning", "column", "description", "justification", "intended_use", "region"}
+MOST = "Most rows of one id that are used: 1, unless most ids have several that are needed"
 FROM_KNOWLEDGE = (
     "Never from the rows: bounds, bins and levels come from a codebook or common knowledge. A level"
     " a line, as 1 = never; that of false first. Several bins are left edges, parted by commas."
@@ -58,8 +59,9 @@ def shown(draft: Draft) -> Json:
     else:
         rows = f"rows of one {unit.get('column')}, at most {unit.get('max_rows')}"
         status = [f"protected: {unit['meaning']}, {'one row' if unit['kind'] == 'row' else rows}"]
-        counting = f"counting {len(now.columns)} of {len(now.found.spec.content.modelled)}"
-        status += told["said"].split("\n") if told else [f"{counting} columns"]
+        status += ["doubtful: see Unit"] * any(one.loc == UNIT for _, one in now.found.told)
+        counting = f"counting {len(now.columns)} of {len(now.found.spec.content.modelled)} columns"
+        status += told["said"].split("\n") if told else [counting]
     tools = [{"label": "read it again", "do": "read"}] * stale
     return {
         "seen": now.seen,
@@ -77,17 +79,17 @@ def shown(draft: Draft) -> Json:
 
 
 def _unit(now: Text, notes: Notes) -> list[Json]:
-    kind, rows = (*UNIT, "kind"), ("dataset", "rows")
+    kind, rows, many = (*UNIT, "kind"), ("dataset", "rows"), "has the table"
     asked: list[tuple[Any, ...]] = [(kind, "Who is protected?", "radio", UNITS)]
     if _at(now.content, kind) == "id":
         asked.append(((*UNIT, "column"), "Column of the ids, which is never released"))
-        asked.append(((*UNIT, "max_rows"), "Most rows of one id that are used"))
+        asked.append(((*UNIT, "max_rows"), MOST))
+        many = "are used, not all that the table has"
     if _at(now.content, UNIT):
         asked.append(((*UNIT, "meaning"), "What is one unit? E.g. one patient"))
-    asked.append(((*rows, "value"), "How many rows? A number that may be published"))
+    asked.append(((*rows, "value"), f"How many rows {many}? A number that may be published"))
     asked.append(((*rows, "kind"), "Is it exact (public) or round (approximate)?", "select", ROWS))
-    fields = [field(now.content, *one) for one in asked]
-    return _told(now, _take(notes, "dataset"), fields)
+    return _told(now, _take(notes, "dataset"), [field(now.content, *one) for one in asked])
 
 
 def _columns(now: Text, notes: Notes) -> list[Json]:
@@ -102,9 +104,7 @@ def _columns(now: Text, notes: Notes) -> list[Json]:
         told = quality.get(name)
         figure = f"{1000 * told.tv1:.0f}" if told else ""
         if told and told.noisy_levels:
-            noisy = (
-                f"{told.noisy_levels} of {told.levels} levels are lost in noise: take fewer bins"
-            )
+            noisy = f"{told.noisy_levels} of {told.levels} levels are lost in noise: fewer bins"
             below[name].append({"tone": "warning", "text": noisy})
         drop = {"label": "drop", "name": f"drop column {name}", "do": "drop", "loc": [name]}
         rows.append([name, figure, *cells, drop])
@@ -138,8 +138,7 @@ def _cell(content: Any, loc: Loc) -> Json | str:
 
 def _causes(now: Text, notes: Notes, told: Json) -> list[Json]:
     mode, columns = _at(now.content, ("graph", "mode")), _at(now.content, ("columns",))
-    known = "What is known of the causes?"
-    fields = [field(now.content, ("graph", "mode"), known, "select", MODES)]
+    fields = [field(now.content, ("graph", "mode"), "What causes are known?", "select", MODES)]
     parts = list[Json]()
     if mode in ("given", "validate", "learn") and isinstance(columns, dict):
         for key, label in NAMED.items():
@@ -346,6 +345,9 @@ def _meant(loc: Loc, cell: str, content: Any) -> Iterable[tuple[Loc, Any]]:
     parts = [part.strip() for part in cell.split(",") if part.strip()]
     if key in ("type", "kind") and cell in OWN:
         yield from (((*loc[:-1], name), None) for name in held or () if name not in OWN[cell])
+    if loc == (*UNIT, "kind") and cell == "id":  # what most likely has the ids
+        names = [*(_at(content, DROP) or ()), *(_at(content, ("columns",)) or ())]
+        yield from _meant((*UNIT, "column"), drafts.likely_id(map(str, names)) or "", content)
     if loc == (*UNIT, "column") and cell in (_at(content, DROP) or ()):  # ids are read
         yield DROP, [name for name in _at(content, DROP) if name != cell] or None
     if key == "levels":
