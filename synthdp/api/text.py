@@ -43,7 +43,7 @@ def _ledger_line(ledger: Mapping[str, Any]) -> str:
     """What the ledger has before and after a release, its cap, and the rule that it goes by."""
     cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}, by {ledger['rule']}"
     if "filter" in ledger["rule"]:
-        cap += f": all releases together, at the cap's delta of {ledger['cap_delta']:g}"
+        cap += f": all releases, at the cap's delta of {ledger['cap_delta']:g}, not their own"
     if ledger["cap"] is not None:
         cap = f"{max(ledger['cap'] - ledger['spent_after'], 0):.4g} left of {cap}"
     return f"{ledger['spent_before']:.4g} spent before, {ledger['spent_after']:.4g} after, {cap}"
