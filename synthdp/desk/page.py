@@ -104,7 +104,7 @@ def _columns(now: Text, notes: Notes) -> list[Json]:
         told = quality.get(name)
         figure = f"{1000 * told.tv1:.0f}" if told else ""
         if told and told.noisy_levels:
-            noisy = f"{told.noisy_levels} of {told.levels} levels are lost in noise: fewer bins"
+            noisy = f"{told.noisy_levels} of {told.levels} levels drown in noise: take fewer bins"
             below[name].append({"tone": "warning", "text": noisy})
         drop = {"label": "drop", "name": f"drop column {name}", "do": "drop", "loc": [name]}
         rows.append([name, figure, *cells, drop])
@@ -345,7 +345,7 @@ def _meant(loc: Loc, cell: str, content: Any) -> Iterable[tuple[Loc, Any]]:
     parts = [part.strip() for part in cell.split(",") if part.strip()]
     if key in ("type", "kind") and cell in OWN:
         yield from (((*loc[:-1], name), None) for name in held or () if name not in OWN[cell])
-    if loc == (*UNIT, "kind") and cell == "id":  # what most likely has the ids
+    if loc == (*UNIT, "kind") and cell == "id" and not _at(content, (*UNIT, "column")):
         names = [*(_at(content, DROP) or ()), *(_at(content, ("columns",)) or ())]
         yield from _meant((*UNIT, "column"), drafts.likely_id(map(str, names)) or "", content)
     if loc == (*UNIT, "column") and cell in (_at(content, DROP) or ()):  # ids are read

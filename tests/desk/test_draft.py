@@ -158,7 +158,7 @@ def test_a_column_is_dropped_from_the_source_too(tmp_path: Path) -> None:
     unit = ["dataset", "privacy_unit"]
     put(draft, ([*unit, "kind"], "id"), ([*unit, "column"], "age"))  # which is read, for its ids
     assert "drop" not in draft.now.content["dataset"]["source"]
-    put(draft, ([*unit, "column"], "sex"))
+    put(draft, ([*unit, "column"], "sex"), ([*unit, "kind"], "id"))  # which keeps it
     act(draft, {"do": "drop", "seen": draft.now.seen, "loc": ["sex"]})
     assert "drop" not in draft.now.content["dataset"]["source"]
 
